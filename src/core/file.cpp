@@ -1,0 +1,123 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::size_t kWritePiece = std::size_t{64} << 20;
+
+[[noreturn]] void fail_disk(const std::filesystem::path& path, const char* action, int error) {
+  const char* advice = error == ENOSPC ? "; free some space or choose another folder" : "";
+  fail(ExitCode::disk, "{}: cannot {}: {}{}", path.string(), action, std::strerror(error), advice);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_disk(path, "open it", errno);
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(descriptor);
+    fail(ExitCode::disk, "{}: not a regular file", path.string());
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ > 0) {
+    void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    const int error = errno;
+    close(descriptor);
+    if (mapped == MAP_FAILED) fail_disk(path, "map it", error);
+    data_ = static_cast<const std::byte*>(mapped);
+  } else {
+    close(descriptor);
+  }
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  temporary_ = path_;
+  temporary_ += ".tmp-" + std::to_string(getpid());
+  descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail_disk(temporary_, "create it", errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!committed_) unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, std::size_t size) {
+  const auto* position = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor_, position, std::min(size, kWritePiece));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_disk(path_, "write it", errno);
+    }
+    position += written;
+    size -= static_cast<std::size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync(descriptor_) != 0) fail_disk(path_, "flush it", errno);
+  if (close(std::exchange(descriptor_, -1)) != 0) fail_disk(path_, "close it", errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_disk(path_, "rename it into place", errno);
+  committed_ = true;
+  sync_directory(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return std::string(file.text());
+}
+
+void sync_directory(const std::filesystem::path& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_disk(folder, "open the folder", errno);
+  const int result = fsync(descriptor);
+  const int error = errno;
+  close(descriptor);
+  if (result != 0 && error != EINVAL) fail_disk(folder, "flush the folder", error);
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+Checksum::Checksum() : state_(XXH3_createState()) { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_)); }
+Checksum::~Checksum() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+void Checksum::add(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());
+}
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(static_cast<XXH3_state_t*>(state_)); }
+
+}  // namespace lazytrain

@@ -1,0 +1,72 @@
+// Files: read-only memory maps, and writes that either happen whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lazytrain {
+
+// A whole file mapped read-only. Empty files map to an empty span. Throws Error(code) naming the path.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Writes to `path` + ".tmp-<pid>", and on commit() flushes to the disk (fsync of file and folder) and renames.
+// Destroyed without commit: the temporary is removed and the old file, if any, is untouched.
+// Every failure is Error(disk) with the path and the system's reason; on a full disk it says how much was needed.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, std::size_t size);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+  bool committed_ = false;
+};
+
+// One AtomicFile with this content.
+void write_file(const std::filesystem::path& path, std::string_view content);
+// Throws Error(code) where the file cannot be read.
+std::string read_file(const std::filesystem::path& path);
+// fsync of a folder, so that renames inside it survive a crash.
+void sync_directory(const std::filesystem::path& folder);
+
+// XXH3-64 of the bytes; incremental with the same result in Checksum.
+std::uint64_t checksum(std::span<const std::byte> bytes);
+
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void add(std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t value() const;
+
+ private:
+  void* state_;
+};
+
+}  // namespace lazytrain

@@ -1,0 +1,86 @@
+#include "core/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace lazytrain {
+
+ThreadPool::ThreadPool(int threads, std::function<void(int)> on_start) : on_start_(std::move(on_start)) {
+  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::drain() {
+  try {
+    for (std::int64_t index = next_++; index < count_; index = next_++) (*task_)(index);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    next_ = count_;
+  }
+}
+
+void ThreadPool::work(int worker) {
+  if (on_start_) on_start_(worker);
+  std::uint64_t seen = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stop_ || round_ != seen; });
+      if (stop_) return;
+      seen = round_;
+    }
+    drain();
+    const std::lock_guard lock(mutex_);
+    if (--busy_ == 0) done_.notify_one();
+  }
+}
+
+void ThreadPool::parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& task) {
+  if (workers_.empty() || count <= 1) {
+    for (std::int64_t index = 0; index < count; ++index) task(index);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    task_ = &task;
+    count_ = count;
+    next_ = 0;
+    busy_ = static_cast<int>(workers_.size());
+    ++round_;
+  }
+  wake_.notify_all();
+  drain();
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return busy_ == 0; });
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+int available_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  int cores = 1;
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) cores = std::max(1, CPU_COUNT(&mask));
+  std::ifstream quota_file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (quota_file >> quota >> period && quota != "max" && period > 0) {
+    cores = std::clamp(static_cast<int>(std::ceil(std::stod(quota) / period)), 1, cores);
+  }
+  return cores;
+}
+
+}  // namespace lazytrain
