@@ -1,0 +1,28 @@
+// JSON documents that fit in memory: configs, indexes, plans, states. Large data files are streamed by
+// formats/json_stream.h instead. Key order is kept where it matters to the reader (ordered_json).
+//
+// Include <nlohmann/json.hpp> in the .cpp that looks inside; this header names the types only.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace lazytrain {
+
+// Parses one document. `where` names it in errors ("config.json"); an error gives line and column.
+// Refuses nesting deeper than 200 and duplicate keys are resolved to the last one, as other readers do.
+nlohmann::json parse_json(std::string_view text, const std::string& where, ExitCode code);
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where, ExitCode code);
+
+// Reads and parses a file; a missing file is Error(code) that names it.
+nlohmann::json read_json(const std::filesystem::path& path, ExitCode code);
+
+// Pretty-printed with two spaces and a final newline, written atomically.
+void write_json(const std::filesystem::path& path, const nlohmann::json& document);
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& document);
+
+}  // namespace lazytrain
