@@ -1,0 +1,118 @@
+// Architecture: everything about a model that can be known from its config.json: sizes, tensors with names
+// and shapes, floating-point operations, and what a layer saves inside itself for its backward.
+// Planning needs nothing else; no weight is read here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace lazytrain {
+
+enum class RopeKind : std::uint8_t { standard, llama3 };
+
+// Rotary embedding. llama3: frequencies below/above wavelength limits are scaled by `factor`
+// (formulas in model/rope.h).
+struct RopeConfig {
+  RopeKind kind = RopeKind::standard;
+  double theta = 10000.0;
+  double factor = 1.0;
+  double low_frequency_factor = 1.0;
+  double high_frequency_factor = 4.0;
+  double original_max_position = 8192;
+};
+
+struct Architecture {
+  std::string model_type;  // "llama"
+  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
+  std::int64_t max_position = 0;
+  bool tied_head = false;       // lm_head is the embedding matrix
+  bool attention_bias = false;  // biases on q, k, v and o
+  bool mlp_bias = false;        // biases on gate, up and down
+  double rms_epsilon = 1e-6;
+  RopeConfig rope;
+  std::optional<std::int32_t> bos_token;
+  std::vector<std::int32_t> eos_tokens;
+  std::string checkpoint_dtype;  // "bfloat16", "float32", ... as config.json says, empty where it does not
+
+  [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_width() const { return kv_heads * head_dim; }
+  [[nodiscard]] std::int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+};
+
+// Reads config.json of a folder (or the file itself). Old and new spellings (rope_theta / rope_scaling /
+// rope_parameters, torch_dtype / dtype, text eos lists). Anything the program cannot train exactly as
+// transformers would is refused in one sentence, Error(model_file), naming the key; unknown keys are ignored.
+Architecture read_architecture(const std::filesystem::path& folder_or_config);
+
+// One tensor inside a parameter group's flat buffer.
+struct ParameterTensor {
+  std::string name;                 // checkpoint name, e.g. "model.layers.0.self_attn.q_proj.weight"
+  std::vector<std::int64_t> shape;  // as in the checkpoint
+  std::int64_t elements = 0;
+  std::int64_t offset = 0;  // in elements from the start of the group
+  bool decay = true;        // weight decay applies (Hugging Face Trainer's rule: not biases, not norms)
+};
+
+// Tensors that are stored, streamed and updated together, in one flat buffer of one element type.
+// Groups: 0 = embedding, 1..L = decoder layers, L+1 = head (final norm, then lm_head unless tied).
+// Inside a layer q|k|v are adjacent (one [qkv_width, hidden] matrix) and so are gate|up, as are their
+// biases; every matrix that is used alone starts on a multiple of 64 elements; gaps hold zeros.
+enum class GroupKind : std::uint8_t { embedding, layer, head };
+struct ParameterGroup {
+  GroupKind kind = GroupKind::layer;
+  std::int32_t layer = -1;  // 0-based, for GroupKind::layer
+  std::vector<ParameterTensor> tensors;
+  std::int64_t elements = 0;  // of the flat buffer, gaps included: a multiple of 64
+};
+std::vector<ParameterGroup> parameter_groups(const Architecture& architecture);
+
+// Offsets (in elements) inside a layer's flat buffer; -1 where the layer has no such bias.
+struct LayerOffsets {
+  std::int64_t input_norm, qkv, qkv_bias, output, output_bias, post_norm, gate_up, gate_up_bias, down, down_bias;
+};
+LayerOffsets layer_offsets(const Architecture& architecture);
+
+// Parameters as checkpoints count them (a tied head once; gaps not counted).
+std::int64_t parameter_count(const Architecture& architecture);
+
+// ---- What a layer saves for its backward: the one list of stash items ----
+
+// A level is a named set of items that the forward saves; the re-forward computes the others.
+//   none: nothing        attention: qkv, core, lse, mid        mlp: mid, gate_up        all: everything
+enum class StashLevel : std::uint8_t { none, attention, mlp, all };
+inline constexpr StashLevel kStashLevels[] = {StashLevel::none, StashLevel::attention, StashLevel::mlp, StashLevel::all};
+[[nodiscard]] const char* to_string(StashLevel level);
+// Throws Error(usage) listing the levels.
+StashLevel stash_level_from(const std::string& name);
+
+enum class StashItem : std::uint8_t { qkv, core, lse, mid, gate_up };
+inline constexpr StashItem kStashItems[] = {StashItem::qkv, StashItem::core, StashItem::lse, StashItem::mid,
+                                            StashItem::gate_up};
+struct StashItemShape {
+  StashItem item;
+  const char* name;
+  std::int64_t elements_per_token;
+  bool fp32;  // fp32 whatever the storage type (log-sum-exp)
+};
+std::vector<StashItemShape> stash_items(const Architecture& architecture);
+[[nodiscard]] bool stash_contains(StashLevel level, StashItem item);
+// Bytes of one level for `tokens` tokens, every item aligned to kBufferAlignment; storage type 2 or 4 bytes.
+Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64_t tokens, std::int64_t type_bytes);
+
+// ---- Floating-point operations (2 per multiply-add) ----
+
+struct LayerFlops {
+  double forward;                // of one layer and token, attention over `context` keys on average
+  double down_projection;        // the part that a tail-skipping re-forward leaves out
+  double attention_block;        // norm to `mid`: what a stash of level attention saves
+  double mlp_up;                 // gate and up projections: what a stash of level mlp saves
+};
+LayerFlops layer_flops(const Architecture& architecture, double mean_context);
+double head_flops(const Architecture& architecture);  // forward, per supervised token
+
+}  // namespace lazytrain
