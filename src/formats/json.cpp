@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <unordered_set>
+#include <vector>
 
 #include "core/file.h"
+#include "formats/text_checks.h"
 
 namespace lazytrain {
 namespace {
@@ -11,7 +15,7 @@ namespace {
 constexpr int kDeepest = 200;
 
 // nlohmann's parser recurses when values are destroyed and printed; depth is bounded before it sees the text.
-void check_depth(std::string_view text, const std::string& where, ExitCode code) {
+std::optional<JsonFault> find_depth_fault(std::string_view text) {
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -22,26 +26,49 @@ void check_depth(std::string_view text, const std::string& where, ExitCode code)
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest) fail(code, "{}: nested deeper than {} levels", where, kDeepest);
+      if (++depth > kDeepest) return JsonFault{i, fmt::format("nested deeper than {} levels", kDeepest)};
     } else if (c == ']' || c == '}') {
       --depth;
     }
   }
+  return std::nullopt;
+}
+
+// The library's message is "[id] parse error at line L, column C: while parsing X - REASON; last read: ...": the
+// positions are given in our own form, and what was last read may be of any length.
+std::string reason_of(const nlohmann::json::exception& error) {
+  if (error.id == 406) return "a number is out of range";
+  std::string message = error.what();
+  const std::size_t dash = message.find(" - ");
+  if (dash == std::string::npos) return "not valid JSON";
+  message = message.substr(dash + 3, message.find("; last read") - dash - 3);
+  return "not valid JSON: " + message;
 }
 
 template <typename Json>
-Json parse(std::string_view text, const std::string& where, ExitCode code) {
-  check_depth(text, where, code);
+std::optional<JsonFault> try_parse(std::string_view text, Json& value, typename Json::parser_callback_t callback = nullptr) {
+  value = nullptr;
+  if (auto fault = find_depth_fault(text)) return fault;
   try {
-    return Json::parse(text.begin(), text.end());
+    value = Json::parse(text.begin(), text.end(), callback);
   } catch (const nlohmann::json::parse_error& error) {
-    const std::size_t at = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    const std::string_view before = text.substr(0, at);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t newline = before.rfind('\n');
-    const std::size_t column = newline == std::string_view::npos ? at + 1 : at - newline;
-    fail(code, "{}:{}:{}: not valid JSON here", where, line, column);
+    const std::size_t offset = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
+    return JsonFault{offset, reason_of(error)};
+  } catch (const nlohmann::json::exception& error) {
+    return JsonFault{0, reason_of(error)};
   }
+  return std::nullopt;
+}
+
+template <typename Json>
+Json parse(std::string_view text, const std::string& where, ExitCode code,
+           typename Json::parser_callback_t callback = nullptr) {
+  Json value;
+  if (const auto fault = try_parse(text, value, callback)) {
+    const TextPosition at = position_of(text, fault->offset);
+    fail(code, "{}:{}:{}: {}", where, at.line, at.column, fault->reason);
+  }
+  return value;
 }
 
 template <typename Json>
@@ -59,9 +86,31 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
   return parse<nlohmann::ordered_json>(text, where, code);
 }
 
+nlohmann::ordered_json parse_unique_json(std::string_view text, const std::string& where, ExitCode code) {
+  using Json = nlohmann::ordered_json;
+  // Objects grow by appending only while their keys are tracked here: ordered_json itself searches linearly, which
+  // a header of a hundred thousand tensors would feel.
+  std::vector<std::unordered_set<std::string>> keys;
+  const auto track = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) fail(code, "{}: the key {} appears twice in one object", where, quoted(key));
+    }
+    return true;
+  };
+  return parse<Json>(text, where, code, track);
+}
+
+std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& value) { return try_parse(text, value); }
+
 nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
-  if (!std::filesystem::is_regular_file(path)) fail(code, "{}: no such file", path.string());
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) fail(code, "{}: no such file", path.string());
   const MappedFile file(path);
+  const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
+  if (!wrong.empty()) fail(code, "{}: {}", path.string(), wrong);
   return parse_json(file.text(), path.string(), code);
 }
 
