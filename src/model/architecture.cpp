@@ -1,0 +1,205 @@
+// config.json of the Llama family -> Architecture. Whatever changes the maths and is not built here is
+// refused.
+#include "model/architecture.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "formats/json.h"
+#include "formats/text_checks.h"
+#include "model/config_reader.h"
+#include "model/rope_config.h"
+
+namespace lazytrain {
+namespace {
+
+// Far above every published model, and low enough that no size computed from them leaves 63 bits.
+constexpr std::int64_t kMostLayers = 10'000;
+constexpr std::int64_t kWidest = 1 << 20;
+constexpr std::int64_t kWidestFfn = 1 << 22;
+constexpr std::int64_t kMostHeads = 1 << 14;
+constexpr std::int64_t kWidestHead = 1 << 12;
+constexpr std::int64_t kLargestVocabulary = 1 << 24;
+constexpr std::int64_t kMostPositions = std::int64_t{1} << 31;
+constexpr std::uintmax_t kLargestConfig = 16 << 20;
+
+std::filesystem::path config_path(const std::filesystem::path& given) {
+  if (std::filesystem::is_directory(given)) {
+    if (!std::filesystem::is_regular_file(given / "config.json")) {
+      fail(ExitCode::model_file,
+           "{}: there is no config.json in this folder; give the folder of a Hugging Face model",
+           given.string());
+    }
+    return given / "config.json";
+  }
+  if (!std::filesystem::exists(given)) {
+    fail(ExitCode::model_file, "{}: no such model folder; check the path", given.string());
+  }
+  if (given.extension() == ".gguf") {
+    fail(ExitCode::model_file,
+         "{}: this is a GGUF file; make a model folder of it with 'lazytrain import' first", given.string());
+  }
+  return given;
+}
+
+nlohmann::json parse_config(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const std::string_view text = file.text();
+  if (text.size() > kLargestConfig) {
+    fail(ExitCode::model_file, "{}: {} bytes are too many for a config.json", path.string(), text.size());
+  }
+  if (const std::string content = wrong_content(text.substr(0, 256), text.size()); !content.empty()) {
+    fail(ExitCode::model_file, "{}: {}", path.string(), content);
+  }
+  return parse_json(text, path.string(), ExitCode::model_file);
+}
+
+void check_kind(const ConfigReader& config) {
+  const auto type = config.text("model_type");
+  if (!type) {
+    fail(ExitCode::model_file,
+         "{}: the key model_type is missing; is this the config.json of a language model?", config.where());
+  }
+  if (*type != "llama") {
+    fail(ExitCode::model_file, "{}: model_type is {}; only models of the type 'llama' can be trained",
+         config.where(), lazytrain::quoted(*type));
+  }
+  if (const nlohmann::json* classes = config.find("architectures"); classes != nullptr) {
+    if (!classes->is_array()) {
+      fail(ExitCode::model_file, "{}: architectures is {}; it must be a list of class names", config.where(),
+           shown(*classes));
+    }
+    if (!classes->empty() &&
+        std::find(classes->begin(), classes->end(), "LlamaForCausalLM") == classes->end()) {
+      fail(ExitCode::model_file, "{}: architectures names {}; only LlamaForCausalLM can be trained",
+           config.where(), shown(classes->front()));
+    }
+  }
+}
+
+// Settings that change what the model computes and that nothing here implements.
+void refuse_unsupported(const ConfigReader& config) {
+  const std::string activation = config.text("hidden_act").value_or("silu");
+  if (activation != "silu") {
+    fail(ExitCode::model_file, "{}: hidden_act is {}; only 'silu' can be trained", config.where(),
+         lazytrain::quoted(activation));
+  }
+  if (config.find("quantization_config") != nullptr) {
+    fail(ExitCode::model_file,
+         "{}: quantization_config is set, so the weights are quantised; take the model's unquantised version",
+         config.where());
+  }
+  if (const nlohmann::json* window = config.find("sliding_window");
+      window != nullptr && config.flag("use_sliding_window", true)) {
+    fail(ExitCode::model_file, "{}: sliding_window is {}; only full attention can be trained", config.where(),
+         shown(*window));
+  }
+  if (const nlohmann::json* kinds = config.find("layer_types"); kinds != nullptr) {
+    if (!kinds->is_array()) {
+      fail(ExitCode::model_file, "{}: layer_types is {}; it must be a list", config.where(), shown(*kinds));
+    }
+    for (const nlohmann::json& kind : *kinds) {
+      if (kind != "full_attention") {
+        fail(ExitCode::model_file, "{}: layer_types names {}; only \"full_attention\" can be trained",
+             config.where(), shown(kind));
+      }
+    }
+  }
+  if (const auto dropout = config.number("attention_dropout", 0.0, 1.0); dropout && *dropout != 0.0) {
+    fail(ExitCode::model_file, "{}: attention_dropout is {}; dropout cannot be trained, set it to 0",
+         config.where(), *dropout);
+  }
+}
+
+void read_sizes(const ConfigReader& config, Architecture& a) {
+  a.layers = config.required_size("num_hidden_layers", kMostLayers);
+  a.hidden = config.required_size("hidden_size", kWidest);
+  a.ffn = config.required_size("intermediate_size", kWidestFfn);
+  a.vocab = config.required_size("vocab_size", kLargestVocabulary);
+  a.max_position = config.size("max_position_embeddings", kMostPositions).value_or(2048);
+  a.heads = config.required_size("num_attention_heads", kMostHeads);
+  a.kv_heads = config.size("num_key_value_heads", kMostHeads).value_or(a.heads);
+  if (a.heads % a.kv_heads != 0) {
+    fail(ExitCode::model_file,
+         "{}: num_attention_heads is {}, which num_key_value_heads, {}, does not divide", config.where(),
+         a.heads, a.kv_heads);
+  }
+  if (const auto head_dim = config.size("head_dim", kWidestHead)) {
+    a.head_dim = *head_dim;
+  } else {
+    if (a.hidden % a.heads != 0) {
+      fail(ExitCode::model_file,
+           "{}: hidden_size is {}, which num_attention_heads, {}, does not divide, and there is no head_dim",
+           config.where(), a.hidden, a.heads);
+    }
+    a.head_dim = a.hidden / a.heads;
+  }
+  if (a.head_dim % 2 != 0 || a.head_dim > kWidestHead) {
+    fail(ExitCode::model_file, "{}: head_dim is {}; it must be an even number up to {}", config.where(),
+         a.head_dim, kWidestHead);
+  }
+}
+
+// A token id; `otherwise` a sentence. Negative ids are how old configs say "none".
+std::optional<std::int32_t> token_id(const ConfigReader& config, const std::string& key,
+                                     const nlohmann::json& value, std::int64_t vocab) {
+  if (value.is_number_integer() && !value.is_number_unsigned()) return std::nullopt;
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab)) {
+    fail(ExitCode::model_file, "{}: {} is {}; it must be a token id below vocab_size, {}", config.where(),
+         key, shown(value), vocab);
+  }
+  return value.get<std::int32_t>();
+}
+
+void read_tokens(const ConfigReader& config, Architecture& a) {
+  if (const nlohmann::json* bos = config.find("bos_token_id"); bos != nullptr) {
+    a.bos_token = token_id(config, "bos_token_id", *bos, a.vocab);
+  }
+  const nlohmann::json* eos = config.find("eos_token_id");
+  if (eos == nullptr) return;
+  const auto add = [&](const nlohmann::json& value) {
+    if (const auto id = token_id(config, "eos_token_id", value, a.vocab)) a.eos_tokens.push_back(*id);
+  };
+  if (eos->is_array()) {
+    std::for_each(eos->begin(), eos->end(), add);
+  } else {
+    add(*eos);
+  }
+}
+
+// "torch.bfloat16" and "bfloat16" are the same; transformers 5 writes `dtype`, before it was `torch_dtype`.
+std::string read_dtype(const ConfigReader& config) {
+  const auto name = config.text("dtype");
+  std::string dtype = name ? *name : config.text("torch_dtype").value_or("");
+  constexpr std::string_view prefix = "torch.";
+  if (dtype.starts_with(prefix)) dtype.erase(0, prefix.size());
+  return dtype;
+}
+
+}  // namespace
+
+Architecture read_architecture(const std::filesystem::path& folder_or_config) {
+  const std::filesystem::path path = config_path(folder_or_config);
+  const nlohmann::json document = parse_config(path);
+  const ConfigReader config(document, path.string());
+  check_kind(config);
+  refuse_unsupported(config);
+
+  Architecture a;
+  a.model_type = "llama";
+  read_sizes(config, a);
+  a.tied_head = config.flag("tie_word_embeddings", false);
+  a.attention_bias = config.flag("attention_bias", false);
+  a.mlp_bias = config.flag("mlp_bias", false);
+  a.rms_epsilon = config.number("rms_norm_eps", 0.0, 1.0).value_or(1e-6);
+  a.rope = read_rope(config);
+  read_tokens(config, a);
+  a.checkpoint_dtype = read_dtype(config);
+  return a;
+}
+
+}  // namespace lazytrain
