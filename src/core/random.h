@@ -24,9 +24,10 @@ class Random {
   constexpr std::uint64_t next() { return at(counter_++); }
   // Uniform in [0, bound), without modulo bias (Lemire's multiply; the rejection keeps it exact).
   constexpr std::uint64_t below(std::uint64_t bound) {
+    __extension__ using Wide = unsigned __int128;
     for (;;) {
       const std::uint64_t x = next();
-      const auto product = static_cast<__extension__ unsigned __int128>(x) * bound;
+      const auto product = static_cast<Wide>(x) * bound;
       if (static_cast<std::uint64_t>(product) >= (0 - bound) % bound) return static_cast<std::uint64_t>(product >> 64);
     }
   }
