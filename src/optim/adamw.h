@@ -1,0 +1,67 @@
+// AdamW with fp32 masters and moments: one sweep over a parameter group on host cores.
+//
+// Source: Loshchilov and Hutter, "Decoupled weight decay regularization"; the order of operations and of
+// roundings is that of torch.optim.AdamW (single tensor, fp32):
+//   g = gradient * clip_factor
+//   p = p * (1 - lr * weight_decay)               where the tensor is decayed
+//   m = m + (1 - beta1) * (g - m)
+//   v = v * beta2 + (1 - beta2) * g * g
+//   p = p - (lr / c1) * m / (sqrt(v) / sqrt(c2) + eps)      c1 = 1 - beta1^step, c2 = 1 - beta2^step
+// Scalars are made in fp64 and rounded to fp32 once. Every element is independent and no multiply-add is
+// fused, so the bits depend neither on the instruction set nor on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/bfloat16.h"
+#include "core/threads.h"
+#include "device/operations.h"
+
+namespace lazytrain {
+
+// What one optimizer step is about, the same for all groups.
+struct AdamWStep {
+  double lr = 0.0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  double clip_factor = 1.0;  // optim/clipping.h
+  std::int64_t step = 1;     // 1-based number of this update; a skipped step is not counted
+};
+
+// Elements begin..end of a group form one tensor. What no range covers (alignment gaps) is left alone.
+struct ParameterRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool decay = true;
+};
+
+// One group's buffers, all with the same element index.
+struct AdamWGroup {
+  std::span<const ParameterRange> ranges;  // disjoint
+  DataType gradient_type = DataType::bf16;
+  const void* gradient = nullptr;
+  float* master = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  bfloat16* weight =
+      nullptr;  // receives master_to_bfloat16(master); null where the fp32 master is the weight
+};
+
+enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
+[[nodiscard]] const char* to_string(InstructionSet set);
+// The best that this processor has; LAZYTRAIN_ISA (baseline | avx2 | avx512) lowers it, for tests.
+[[nodiscard]] InstructionSet best_instruction_set();
+
+// Updates a group in place on all threads of `pool`. Allocates nothing. All values finite or not are
+// processed alike: whether a step is taken is the caller's decision (optim/clipping.h).
+void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step);
+void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step, InstructionSet set);
+
+// Memory traffic of an update, read and written, per parameter: for speed reports.
+[[nodiscard]] std::int64_t adamw_traffic_bytes(DataType gradient_type, bool separate_weight);
+
+}  // namespace lazytrain
