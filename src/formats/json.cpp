@@ -34,8 +34,8 @@ std::optional<JsonFault> find_depth_fault(std::string_view text) {
   return std::nullopt;
 }
 
-// The library's message is "[id] parse error at line L, column C: while parsing X - REASON; last read: ...": the
-// positions are given in our own form, and what was last read may be of any length.
+// The library's message is "[id] parse error at line L, column C: while parsing X - REASON; last read: ...":
+// the positions are given in our own form, and what was last read may be of any length.
 std::string reason_of(const nlohmann::json::exception& error) {
   if (error.id == 406) return "a number is out of range";
   std::string message = error.what();
@@ -46,7 +46,8 @@ std::string reason_of(const nlohmann::json::exception& error) {
 }
 
 template <typename Json>
-std::optional<JsonFault> try_parse(std::string_view text, Json& value, typename Json::parser_callback_t callback = nullptr) {
+std::optional<JsonFault> try_parse(std::string_view text, Json& value,
+                                   typename Json::parser_callback_t callback = nullptr) {
   value = nullptr;
   if (auto fault = find_depth_fault(text)) return fault;
   try {
@@ -86,24 +87,25 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
   return parse<nlohmann::ordered_json>(text, where, code);
 }
 
-nlohmann::ordered_json parse_unique_json(std::string_view text, const std::string& where, ExitCode code) {
-  using Json = nlohmann::ordered_json;
-  // Objects grow by appending only while their keys are tracked here: ordered_json itself searches linearly, which
-  // a header of a hundred thousand tensors would feel.
+nlohmann::json parse_unique_json(std::string_view text, const std::string& where, ExitCode code) {
+  using Json = nlohmann::json;
   std::vector<std::unordered_set<std::string>> keys;
   const auto track = [&](int, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) fail(code, "{}: the key {} appears twice in one object", where, quoted(key));
+      if (!keys.back().insert(key).second)
+        fail(code, "{}: the key {} appears twice in one object", where, in_quotes(key));
     }
     return true;
   };
   return parse<Json>(text, where, code, track);
 }
 
-std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& value) { return try_parse(text, value); }
+std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& value) {
+  return try_parse(text, value);
+}
 
 nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
   std::error_code ignored;
@@ -114,7 +116,11 @@ nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
   return parse_json(file.text(), path.string(), code);
 }
 
-void write_json(const std::filesystem::path& path, const nlohmann::json& document) { write(path, document); }
-void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& document) { write(path, document); }
+void write_json(const std::filesystem::path& path, const nlohmann::json& document) {
+  write(path, document);
+}
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& document) {
+  write(path, document);
+}
 
 }  // namespace lazytrain

@@ -21,7 +21,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, ExitC
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where, ExitCode code);
 
 // The same, but a key that appears twice in one object is an error that names it.
-nlohmann::ordered_json parse_unique_json(std::string_view text, const std::string& where, ExitCode code);
+nlohmann::json parse_unique_json(std::string_view text, const std::string& where, ExitCode code);
 
 // What is wrong with a text, and the byte offset at which it shows.
 struct JsonFault {

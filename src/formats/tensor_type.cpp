@@ -39,7 +39,8 @@ constexpr std::array<TypeFacts, 22> kTypes = {{{TensorType::boolean, "BOOL", 8},
                                                {TensorType::f64, "F64", 64},
                                                {TensorType::i64, "I64", 64},
                                                {TensorType::u64, "U64", 64}}};
-static_assert(kTypes.back().type == TensorType::u64 && static_cast<std::size_t>(TensorType::u64) + 1 == kTypes.size());
+static_assert(kTypes.back().type == TensorType::u64 &&
+              static_cast<std::size_t>(TensorType::u64) + 1 == kTypes.size());
 
 template <typename Element, typename Convert>
 void widen(std::span<const std::byte> bytes, std::span<float> out, Convert convert) {
@@ -61,14 +62,19 @@ void narrow(std::span<const float> values, std::span<std::byte> out, Convert con
 }
 
 [[noreturn]] void refuse(TensorType type) {
-  fail(ExitCode::model_file, "tensors of type {} cannot be trained; F32, F16, BF16 and F64 can", to_string(type));
+  fail(ExitCode::model_file, "tensors of type {} cannot be trained; F32, F16, BF16 and F64 can",
+       to_string(type));
 }
 
 }  // namespace
 
-const char* to_string(TensorType type) { return kTypes[static_cast<std::size_t>(type)].name; }
+const char* to_string(TensorType type) {
+  return kTypes[static_cast<std::size_t>(type)].name;
+}
 
-int bits_per_element(TensorType type) { return kTypes[static_cast<std::size_t>(type)].bits; }
+int bits_per_element(TensorType type) {
+  return kTypes[static_cast<std::size_t>(type)].bits;
+}
 
 std::optional<TensorType> parse_tensor_type(std::string_view name) {
   for (const TypeFacts& facts : kTypes) {
@@ -95,7 +101,8 @@ std::optional<std::int64_t> element_count(std::span<const std::int64_t> shape) {
 std::optional<std::int64_t> byte_count(TensorType type, std::span<const std::int64_t> shape) {
   const auto count = element_count(shape);
   std::int64_t bits = 0;
-  if (!count || __builtin_mul_overflow(*count, bits_per_element(type), &bits) || bits % 8 != 0) return std::nullopt;
+  if (!count || __builtin_mul_overflow(*count, bits_per_element(type), &bits) || bits % 8 != 0)
+    return std::nullopt;
   return bits / 8;
 }
 

@@ -43,21 +43,24 @@ enum class TensorType : std::uint8_t {
 [[nodiscard]] std::optional<TensorType> parse_tensor_type(std::string_view name);
 [[nodiscard]] int bits_per_element(TensorType type);
 
-// Elements of a shape; 1 for a scalar (empty shape). nullopt where it does not fit 63 bits or a size is negative.
+// Elements of a shape; 1 for a scalar (empty shape). nullopt where it does not fit 63 bits or a size is
+// negative.
 [[nodiscard]] std::optional<std::int64_t> element_count(std::span<const std::int64_t> shape);
 // Bytes of a tensor; nullopt where they do not fit 63 bits or are not whole.
 [[nodiscard]] std::optional<std::int64_t> byte_count(TensorType type, std::span<const std::int64_t> shape);
 // "[576, 1536]"
 [[nodiscard]] std::string format_shape(std::span<const std::int64_t> shape);
 
-// Exact widening of IEEE binary16, and its inverse rounded to nearest, ties to even (overflow gives infinity).
+// Exact widening of IEEE binary16, and its inverse rounded to nearest, ties to even (overflow gives
+// infinity).
 [[nodiscard]] float half_to_float(std::uint16_t half);
 [[nodiscard]] std::uint16_t float_to_half(float x);
 
 // F32, F16, BF16 and F64 elements as floats (F64 rounded). bytes.size() = out.size() * element size.
 // Any other type is Error(model_file) naming it.
 void convert_to_float(TensorType type, std::span<const std::byte> bytes, std::span<float> out);
-// Floats as F32, F16 or BF16 (nearest, ties to even) or F64 elements. Exact for values that came from that type.
+// Floats as F32, F16 or BF16 (nearest, ties to even) or F64 elements. Exact for values that came from that
+// type.
 void convert_from_float(std::span<const float> values, TensorType type, std::span<std::byte> out);
 
 }  // namespace lazytrain

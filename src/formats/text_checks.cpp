@@ -57,7 +57,7 @@ std::size_t first_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 100;
   std::string result = "'";
   std::size_t i = 0;
@@ -79,14 +79,16 @@ std::string quoted(std::string_view text) {
 std::string wrong_content(std::string_view head, std::uint64_t size) {
   if (size == 0) return "the file is empty; download or create it again";
   if (head.starts_with("version https://git-lfs")) {
-    return fmt::format("a Git-LFS pointer of {} bytes, not the file itself; fetch it with `git lfs pull`", size);
+    return fmt::format("a Git-LFS pointer of {} bytes, not the file itself; fetch it with `git lfs pull`",
+                       size);
   }
   const std::size_t content = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   const std::string start = lower(head.substr(std::min(content, head.size()), 16));
   if (start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<?xml")) {
     return "a web page (HTML), not the file itself; the download went wrong, fetch it again";
   }
-  if (head.starts_with("PK\x03\x04")) return "a zip archive (PyTorch .bin files are such); unpack or convert it first";
+  if (head.starts_with("PK\x03\x04"))
+    return "a zip archive (PyTorch .bin files are such); unpack or convert it first";
   if (head.starts_with("\x1F\x8B")) return "compressed with gzip; unpack it first";
   if (head.starts_with("\x28\xB5\x2F\xFD")) return "compressed with zstd; unpack it first";
   if (head.starts_with("PAR1")) return "a Parquet file, which is not read; convert it to JSONL first";

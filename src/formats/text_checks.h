@@ -26,11 +26,11 @@ struct TextPosition {
 
 // `text` in single quotes, fit for a one-line message: control characters and invalid UTF-8 become '?', and
 // what is longer than 100 bytes is cut with "...".
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
-// Where the content is plainly something else than a model or data file, what it is and what to do, as the rest
-// of a sentence after the file's name: a Git-LFS pointer, a web page, an archive... Empty otherwise. `size` is
-// that of the whole file, `head` its first bytes (256 are enough).
+// Where the content is plainly something else than a model or data file, what it is and what to do, as the
+// rest of a sentence after the file's name: a Git-LFS pointer, a web page, an archive... Empty otherwise.
+// `size` is that of the whole file, `head` its first bytes (256 are enough).
 [[nodiscard]] std::string wrong_content(std::string_view head, std::uint64_t size);
 
 }  // namespace lazytrain
