@@ -3,14 +3,12 @@
 #include "model/architecture.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "formats/json.h"
-#include "formats/text_checks.h"
 #include "model/config_reader.h"
 #include "model/rope_config.h"
 
@@ -47,15 +45,13 @@ std::filesystem::path config_path(const std::filesystem::path& given) {
 }
 
 nlohmann::json parse_config(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const std::string_view text = file.text();
-  if (text.size() > kLargestConfig) {
-    fail(ExitCode::model_file, "{}: {} bytes are too many for a config.json", path.string(), text.size());
+  std::error_code failure;
+  const std::uintmax_t size = std::filesystem::file_size(path, failure);
+  if (!failure && size > kLargestConfig) {
+    fail(ExitCode::model_file, "{}: {} bytes are too many for a config.json; give the model's folder",
+         path.string(), size);
   }
-  if (const std::string content = wrong_content(text.substr(0, 256), text.size()); !content.empty()) {
-    fail(ExitCode::model_file, "{}: {}", path.string(), content);
-  }
-  return parse_json(text, path.string(), ExitCode::model_file);
+  return read_json(path, ExitCode::model_file);
 }
 
 void check_kind(const ConfigReader& config) {
@@ -66,7 +62,7 @@ void check_kind(const ConfigReader& config) {
   }
   if (*type != "llama") {
     fail(ExitCode::model_file, "{}: model_type is {}; only models of the type 'llama' can be trained",
-         config.where(), lazytrain::quoted(*type));
+         config.where(), shown(nlohmann::json(*type)));
   }
   if (const nlohmann::json* classes = config.find("architectures"); classes != nullptr) {
     if (!classes->is_array()) {
@@ -86,7 +82,7 @@ void refuse_unsupported(const ConfigReader& config) {
   const std::string activation = config.text("hidden_act").value_or("silu");
   if (activation != "silu") {
     fail(ExitCode::model_file, "{}: hidden_act is {}; only 'silu' can be trained", config.where(),
-         lazytrain::quoted(activation));
+         shown(nlohmann::json(activation)));
   }
   if (config.find("quantization_config") != nullptr) {
     fail(ExitCode::model_file,

@@ -9,7 +9,7 @@
 namespace lazytrain {
 namespace {
 
-constexpr double kLargestTheta = 1e15;
+constexpr double kLargestTheta = 1e12;
 constexpr double kLargestFactor = 1e6;
 
 // partial_rotary_factor says which share of a head is rotated; the Llama family rotates all of it.
