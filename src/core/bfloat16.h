@@ -13,8 +13,12 @@ struct bfloat16 {
 };
 static_assert(sizeof(bfloat16) == 2);
 
-constexpr float to_float(bfloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
-constexpr float to_float(float x) { return x; }
+constexpr float to_float(bfloat16 x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+}
+constexpr float to_float(float x) {
+  return x;
+}
 
 // Round to nearest, ties to even: activations and gradients. NaN stays a (quiet) NaN. Branch-free but
 // for the select, so that loops vectorise.

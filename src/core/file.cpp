@@ -111,13 +111,21 @@ void sync_directory(const std::filesystem::path& folder) {
   if (result != 0 && error != EINVAL) fail_disk(folder, "flush the folder", error);
 }
 
-std::uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
-Checksum::Checksum() : state_(XXH3_createState()) { XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_)); }
-Checksum::~Checksum() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+Checksum::Checksum() : state_(XXH3_createState()) {
+  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_));
+}
+Checksum::~Checksum() {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state_));
+}
 void Checksum::add(std::span<const std::byte> bytes) {
   XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());
 }
-std::uint64_t Checksum::value() const { return XXH3_64bits_digest(static_cast<XXH3_state_t*>(state_)); }
+std::uint64_t Checksum::value() const {
+  return XXH3_64bits_digest(static_cast<XXH3_state_t*>(state_));
+}
 
 }  // namespace lazytrain

@@ -26,9 +26,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Writes to `path` + ".tmp-<pid>", and on commit() flushes to the disk (fsync of file and folder) and renames.
-// Destroyed without commit: the temporary is removed and the old file, if any, is untouched.
-// Every failure is Error(disk) with the path and the system's reason; on a full disk it says how much was needed.
+// Writes to `path` + ".tmp-<pid>", and on commit() flushes to the disk (fsync of file and folder) and
+// renames. Destroyed without commit: the temporary is removed and the old file, if any, is untouched. Every
+// failure is Error(disk) with the path and the system's reason; on a full disk it says how much was needed.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

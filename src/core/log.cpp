@@ -12,7 +12,8 @@ namespace {
 
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto created = spdlog::stderr_color_mt("lazytrain", terminal() ? spdlog::color_mode::always : spdlog::color_mode::never);
+    auto created = spdlog::stderr_color_mt(
+        "lazytrain", terminal() ? spdlog::color_mode::always : spdlog::color_mode::never);
     created->set_pattern("%^%v%$");
     return created;
   }();
@@ -29,19 +30,35 @@ bool terminal() {
 
 void write(Level level, const std::string& message) {
   switch (level) {
-    case Level::debug: logger().debug("{}", message); return;
-    case Level::info: logger().info("{}", message); return;
-    case Level::warning: logger().warn("warning: {}", message); return;
-    case Level::error: logger().error("error: {}", message); return;
+    case Level::debug:
+      logger().debug("{}", message);
+      return;
+    case Level::info:
+      logger().info("{}", message);
+      return;
+    case Level::warning:
+      logger().warn("warning: {}", message);
+      return;
+    case Level::error:
+      logger().error("error: {}", message);
+      return;
   }
 }
 
 void set_level(Level lowest_shown) {
   switch (lowest_shown) {
-    case Level::debug: logger().set_level(spdlog::level::debug); return;
-    case Level::info: logger().set_level(spdlog::level::info); return;
-    case Level::warning: logger().set_level(spdlog::level::warn); return;
-    case Level::error: logger().set_level(spdlog::level::err); return;
+    case Level::debug:
+      logger().set_level(spdlog::level::debug);
+      return;
+    case Level::info:
+      logger().set_level(spdlog::level::info);
+      return;
+    case Level::warning:
+      logger().set_level(spdlog::level::warn);
+      return;
+    case Level::error:
+      logger().set_level(spdlog::level::err);
+      return;
   }
 }
 

@@ -17,10 +17,13 @@ constexpr std::uint64_t mix64(std::uint64_t x) {
 
 class Random {
  public:
-  explicit constexpr Random(std::uint64_t seed, std::uint64_t stream = 0) : key_(mix64(mix64(seed) ^ mix64(~stream))) {}
+  explicit constexpr Random(std::uint64_t seed, std::uint64_t stream = 0)
+      : key_(mix64(mix64(seed) ^ mix64(~stream))) {}
 
   // The n-th 64-bit value of the stream.
-  [[nodiscard]] constexpr std::uint64_t at(std::uint64_t n) const { return mix64(key_ + n * 0xD1342543DE82EF95u); }
+  [[nodiscard]] constexpr std::uint64_t at(std::uint64_t n) const {
+    return mix64(key_ + n * 0xD1342543DE82EF95u);
+  }
   constexpr std::uint64_t next() { return at(counter_++); }
   // Uniform in [0, bound), without modulo bias (Lemire's multiply; the rejection keeps it exact).
   constexpr std::uint64_t below(std::uint64_t bound) {
@@ -28,7 +31,8 @@ class Random {
     for (;;) {
       const std::uint64_t x = next();
       const auto product = static_cast<Wide>(x) * bound;
-      if (static_cast<std::uint64_t>(product) >= (0 - bound) % bound) return static_cast<std::uint64_t>(product >> 64);
+      if (static_cast<std::uint64_t>(product) >= (0 - bound) % bound)
+        return static_cast<std::uint64_t>(product >> 64);
     }
   }
   // Uniform in [0, 1).

@@ -2,7 +2,8 @@
 // ThreadSanitizer, and nested regions would oversubscribe the cores.
 //
 // Determinism rule of the whole project: a task writes only its own tile and the tile list depends only
-// on the problem, never on the number of threads. Then any assignment of tasks to threads gives the same bits.
+// on the problem, never on the number of threads. Then any assignment of tasks to threads gives the same
+// bits.
 #pragma once
 
 #include <atomic>

@@ -12,9 +12,12 @@ namespace lazytrain {
 
 const char* to_string(Tier tier) {
   switch (tier) {
-    case Tier::device: return "device";
-    case Tier::host: return "host";
-    case Tier::disk: return "disk";
+    case Tier::device:
+      return "device";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
   }
   return "?";
 }
@@ -56,7 +59,8 @@ Bytes parse_bytes(const std::string& text, const std::string& key) {
     if (!std::isfinite(bytes) || bytes < 0 || bytes > 9e18) break;
     return {static_cast<std::int64_t>(std::llround(bytes))};
   }
-  fail(ExitCode::usage, "{}: '{}' is not a size; write a number with B, kB, MB, GB, TB, KiB, MiB or GiB, e.g. 240MB", key,
+  fail(ExitCode::usage,
+       "{}: '{}' is not a size; write a number with B, kB, MB, GB, TB, KiB, MiB or GiB, e.g. 240MB", key,
        text);
 }
 

@@ -15,8 +15,14 @@ struct Bytes {
   std::int64_t value = 0;
 
   constexpr auto operator<=>(const Bytes&) const = default;
-  constexpr Bytes& operator+=(Bytes other) { value += other.value; return *this; }
-  constexpr Bytes& operator-=(Bytes other) { value -= other.value; return *this; }
+  constexpr Bytes& operator+=(Bytes other) {
+    value += other.value;
+    return *this;
+  }
+  constexpr Bytes& operator-=(Bytes other) {
+    value -= other.value;
+    return *this;
+  }
   friend constexpr Bytes operator+(Bytes a, Bytes b) { return {a.value + b.value}; }
   friend constexpr Bytes operator-(Bytes a, Bytes b) { return {a.value - b.value}; }
   friend constexpr Bytes operator*(Bytes a, std::int64_t n) { return {a.value * n}; }

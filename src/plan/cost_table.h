@@ -1,0 +1,65 @@
+// CostTable: what every operation of a Program costs on one machine, for one model, storage type and slot
+// length: seconds measured by `lazytrain calibrate` (or modelled from flops where nothing was measured), and
+// the workspace bytes that the layers ask for. The simulator and the planner read nothing else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/units.h"
+#include "model/architecture.h"
+
+namespace lazytrain {
+
+inline constexpr std::size_t kStashLevelCount = 4;
+
+// Seconds of one layer on one slot; an op on m slots takes m times as much.
+struct LayerCosts {
+  Seconds forward = 0;
+  // Re-forward that computes what a stash of this level lacks; without the down-projection, and with it.
+  std::array<Seconds, kStashLevelCount> recompute{};
+  Seconds down_projection = 0;
+  Seconds backward = 0;
+};
+
+// Bytes of scratch that one compute op needs on the device, for `slots` slots a call.
+struct WorkspaceBytes {
+  Bytes forward;    // with nothing stashed (the most)
+  Bytes recompute;  // the most over all levels, the down-projection's output included
+  Bytes backward;
+  Bytes head;    // fused head: one row chunk
+  Bytes decode;  // one decoding step
+};
+
+struct CostTable {
+  std::string source = "modelled";  // "measured" or "modelled": said in every print-out
+  std::string machine;              // what it was measured on
+  std::int64_t slot_tokens = 0;
+  LayerCosts layer;
+  // The head on one slot whose `slot_tokens` rows are all supervised: forward, loss and backward. Scales with
+  // the supervised fraction.
+  Seconds head = 0;
+  Seconds head_forward = 0;  // evaluation
+  // Host work, seconds per slot / per parameter / per byte.
+  Seconds gather_embedding = 0;   // per slot
+  Seconds scatter_embedding = 0;  // per slot
+  Seconds finish_embedding = 0;   // rounding and norm of the embedding gradient, per step
+  Seconds update_per_parameter = 0;
+  Seconds offload_gradient_per_element =
+      0;  // conversion and norm; the copy over the link may be slower and then decides
+  double copy_h2d = 0, copy_d2h = 0;  // GB/s of plain copies when the link is not paced
+  Seconds op_overhead = 2e-6;         // issue and hand-over, per op
+};
+
+// From flops alone, at `gflops` effective rate (and bandwidth-bound host work at `memory_gbps`).
+CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tokens, double gflops,
+                         double memory_gbps);
+
+nlohmann::json to_json(const CostTable& costs);
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& where);
+// Hash of everything that decides a plan, printed and stored with it.
+std::string fingerprint(const CostTable& costs);
+
+}  // namespace lazytrain

@@ -1,0 +1,51 @@
+#include "plan/machine.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "plan/json_fields.h"
+
+namespace lazytrain {
+
+const char* to_string(TierModel model) {
+  return model == TierModel::unified ? "unified" : "tiered";
+}
+
+nlohmann::json to_json(const Machine& machine) {
+  return {{"name", machine.name},
+          {"tiers", to_string(machine.tiers)},
+          {"emulated", machine.emulated},
+          {"device_capacity", machine.device_capacity.value},
+          {"host_capacity", machine.host_capacity.value},
+          {"h2d_gbps", machine.h2d},
+          {"d2h_gbps", machine.d2h},
+          {"duplex_gbps", machine.duplex},
+          {"optimizer_parameters_per_s", machine.optimizer_rate},
+          {"compute_threads", machine.compute_threads},
+          {"host_threads", machine.host_threads},
+          {"split_cores", machine.split_cores}};
+}
+
+Machine machine_from_json(const nlohmann::json& json, const std::string& where) {
+  const JsonFields fields(json, where, ExitCode::usage);
+  Machine machine;
+  machine.name = fields.text("name");
+  const std::string tiers = fields.text("tiers");
+  if (tiers != "unified" && tiers != "tiered")
+    fail(ExitCode::usage, "{}: tiers is '{}'; use unified or tiered", where, tiers);
+  machine.tiers = tiers == "unified" ? TierModel::unified : TierModel::tiered;
+  machine.emulated = fields.boolean("emulated", false);
+  machine.device_capacity = {fields.integer("device_capacity", 1, std::int64_t{1} << 50)};
+  machine.host_capacity = {fields.integer("host_capacity", 0, std::int64_t{1} << 50)};
+  machine.h2d = fields.number("h2d_gbps", 0, 1e5);
+  machine.d2h = fields.number("d2h_gbps", 0, 1e5);
+  machine.duplex = fields.number("duplex_gbps", 0, 2e5);
+  machine.optimizer_rate = fields.number("optimizer_parameters_per_s", 0, 1e15);
+  machine.compute_threads = static_cast<int>(fields.integer("compute_threads", 1, 4096));
+  machine.host_threads = static_cast<int>(fields.integer("host_threads", 1, 4096));
+  machine.split_cores = fields.boolean("split_cores", false);
+  return machine;
+}
+
+}  // namespace lazytrain

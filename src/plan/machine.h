@@ -1,0 +1,36 @@
+// Machine: the hardware a plan is made for: capacities of the tiers, rates of the links between them, and how
+// fast host cores run the optimizer. Measured, or given (an emulated machine's rates are given).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/units.h"
+
+namespace lazytrain {
+
+// How many tiers there are. `unified`: device and host are one tier, nothing is copied.
+// `tiered`: device and host are apart (an accelerator, or its emulation on the CPU).
+enum class TierModel : std::uint8_t { unified, tiered };
+[[nodiscard]] const char* to_string(TierModel model);
+
+struct Machine {
+  std::string name = "this machine";
+  TierModel tiers = TierModel::tiered;
+  bool emulated = false;  // said in every print-out
+  Bytes device_capacity;  // unified: the one budget
+  Bytes host_capacity;    // unified: 0
+  // GB/s; 0 = not limited by the link (an unpaced emulation copies at memory speed, see CostTable).
+  double h2d = 0, d2h = 0, duplex = 0;
+  double optimizer_rate = 0;  // parameters per second of UpdateLayer, 0 = as measured in the CostTable
+  int compute_threads = 1, host_threads = 1;
+  bool split_cores = false;
+};
+
+nlohmann::json to_json(const Machine& machine);
+// Throws Error(usage) naming a missing, negative or absurd entry; `where` is the file in the message.
+Machine machine_from_json(const nlohmann::json& json, const std::string& where);
+
+}  // namespace lazytrain

@@ -1,0 +1,135 @@
+#include "plan/plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include "formats/json.h"
+#include "plan/json_fields.h"
+
+namespace lazytrain {
+
+void check_plan(const Plan& plan, const Architecture& architecture, const std::string& where) {
+  const auto layers = static_cast<std::size_t>(architecture.layers);
+  const auto refuse = [&](const std::string& what) {
+    fail(ExitCode::usage, "{}: {}; make a new plan with `lazytrain plan`", where, what);
+  };
+  if (plan.layers.size() != layers || plan.boundaries.size() != layers + 1)
+    refuse(fmt::format("the plan is for {} layers, the model has {}", plan.layers.size(), layers));
+  const BatchGeometry& batch = plan.batch;
+  if (batch.slots < 1 || batch.slot_tokens < 1 || batch.micro_batch < 1 || batch.micro_batch > batch.slots)
+    refuse(fmt::format("{} slots of {} tokens in micro-batches of {} make no step", batch.slots,
+                       batch.slot_tokens, batch.micro_batch));
+  if (!plan.boundaries.front().materialised || !plan.boundaries.back().materialised)
+    refuse("the first and the last boundary must be materialised");
+  const std::int64_t micro_batches = batch.micro_batches();
+  for (const BoundaryPlan& boundary : plan.boundaries)
+    if (boundary.device_micro_batches < 0 || boundary.device_micro_batches > micro_batches)
+      refuse(fmt::format("a boundary has {} of {} micro-batches on the device", boundary.device_micro_batches,
+                         micro_batches));
+  for (const LayerPlan& layer : plan.layers)
+    if (layer.stash_device_micro_batches < 0 || layer.stash_device_micro_batches > micro_batches)
+      refuse(fmt::format("a stash has {} of {} micro-batches on the device", layer.stash_device_micro_batches,
+                         micro_batches));
+  if (plan.weight_slots < 1 || plan.weight_slots > 1024)
+    refuse(fmt::format("{} weight slots", plan.weight_slots));
+  if (plan.gradient_slots < 1 || plan.gradient_slots > 1024)
+    refuse(fmt::format("{} gradient slots", plan.gradient_slots));
+  if (plan.offload_lag < 0 || plan.offload_lag > (1 << 20))
+    refuse(fmt::format("offload_lag {}", plan.offload_lag));
+  if (plan.fetch_lead < 0 || plan.fetch_lead > (1 << 20))
+    refuse(fmt::format("fetch_lead {}", plan.fetch_lead));
+  for (const Block& block : blocks_of(plan))
+    if (block.end - block.begin > 1)
+      for (std::int32_t l = block.begin; l < block.end; ++l)
+        if (plan.layers[static_cast<std::size_t>(l)].stash != StashLevel::none)
+          refuse(fmt::format("layer {} stashes inside a recomputed block", l));
+}
+
+std::vector<Block> blocks_of(const Plan& plan) {
+  std::vector<Block> blocks;
+  std::int32_t begin = 0;
+  for (std::int32_t b = 1; b < static_cast<std::int32_t>(plan.boundaries.size()); ++b) {
+    if (!plan.boundaries[static_cast<std::size_t>(b)].materialised) continue;
+    blocks.push_back({begin, b});
+    begin = b;
+  }
+  return blocks;
+}
+
+nlohmann::json to_json(const Plan& plan) {
+  nlohmann::json boundaries = nlohmann::json::array(), layers = nlohmann::json::array();
+  for (const BoundaryPlan& boundary : plan.boundaries)
+    boundaries.push_back(
+        {{"materialised", boundary.materialised}, {"device_micro_batches", boundary.device_micro_batches}});
+  for (const LayerPlan& layer : plan.layers)
+    layers.push_back({{"stash", to_string(layer.stash)},
+                      {"stash_device_micro_batches", layer.stash_device_micro_batches},
+                      {"weights_resident", layer.weights_resident}});
+  return {{"version", Plan::kVersion},
+          {"policy", plan.policy},
+          {"slots", plan.batch.slots},
+          {"slot_tokens", plan.batch.slot_tokens},
+          {"micro_batch", plan.batch.micro_batch},
+          {"boundaries", boundaries},
+          {"layers", layers},
+          {"weight_slots", plan.weight_slots},
+          {"fetch_lead", plan.fetch_lead},
+          {"offload_lag", plan.offload_lag},
+          {"gradient_slots", plan.gradient_slots},
+          {"boundary_gradient_on_host", plan.boundary_gradient_on_host},
+          {"tail_skip", plan.tail_skip},
+          {"sweep_last_layer", plan.sweep_last_layer},
+          {"retain_logits", plan.retain_logits},
+          {"optimizer_overlap", plan.optimizer_overlap},
+          {"simulated_step_s", plan.simulated_step},
+          {"cost_fingerprint", plan.cost_fingerprint},
+          {"objective", plan.objective},
+          {"bound", plan.bound}};
+}
+
+Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
+  const JsonFields fields(json, where, ExitCode::usage);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::int64_t version = fields.integer("version", 0, kMost);
+  if (version != Plan::kVersion)
+    fail(ExitCode::usage, "{}: plan version {} is not {}; make a new plan with `lazytrain plan`", where,
+         version, Plan::kVersion);
+  Plan plan;
+  plan.policy = fields.text("policy");
+  plan.batch = {.slots = fields.integer("slots", 1, 1 << 20),
+                .slot_tokens = fields.integer("slot_tokens", 1, 1 << 24),
+                .micro_batch = fields.integer("micro_batch", 1, 1 << 20)};
+  for (const nlohmann::json& entry : fields.array("boundaries")) {
+    const JsonFields boundary(entry, where + ": boundaries", ExitCode::usage);
+    plan.boundaries.push_back({.materialised = boundary.boolean("materialised"),
+                               .device_micro_batches = boundary.integer("device_micro_batches", 0, kMost)});
+  }
+  for (const nlohmann::json& entry : fields.array("layers")) {
+    const JsonFields layer(entry, where + ": layers", ExitCode::usage);
+    plan.layers.push_back(
+        {.stash = stash_level_from(layer.text("stash")),
+         .stash_device_micro_batches = layer.integer("stash_device_micro_batches", 0, kMost),
+         .weights_resident = layer.boolean("weights_resident")});
+  }
+  plan.weight_slots = fields.integer("weight_slots", 1, 1024);
+  plan.fetch_lead = fields.integer("fetch_lead", 0, 1 << 20);
+  plan.offload_lag = fields.integer("offload_lag", 0, 1 << 20);
+  plan.gradient_slots = fields.integer("gradient_slots", 1, 1024);
+  plan.boundary_gradient_on_host = fields.boolean("boundary_gradient_on_host");
+  plan.tail_skip = fields.boolean("tail_skip");
+  plan.sweep_last_layer = fields.boolean("sweep_last_layer");
+  plan.retain_logits = fields.boolean("retain_logits");
+  plan.optimizer_overlap = fields.boolean("optimizer_overlap");
+  plan.simulated_step = fields.number("simulated_step_s", 0, 1e12);
+  plan.cost_fingerprint = fields.text("cost_fingerprint");
+  plan.objective = fields.number("objective", -1e18, 1e18);
+  plan.bound = fields.number("bound", -1e18, 1e18);
+  return plan;
+}
+
+Plan read_plan(const std::filesystem::path& path, const Architecture& architecture) {
+  Plan plan = plan_from_json(read_json(path, ExitCode::usage), path.string());
+  check_plan(plan, architecture, path.string());
+  return plan;
+}
+
+}  // namespace lazytrain

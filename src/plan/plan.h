@@ -1,0 +1,96 @@
+// Plan: the decisions of one training step and nothing else: which boundaries are kept and where, what each
+// layer stashes, which weights stay, how far ahead transfers may start, and when the optimizer runs.
+// `program` lowers it to operations and adds no choice of its own. A Plan can never change a result.
+//
+// Shares of an object between device and host are split by micro-batch: the first n micro-batches live on the
+// device, the others on the host (backward meets the first ones first, so the fetches of the others hide
+// behind them).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+#include "model/architecture.h"
+
+namespace lazytrain {
+
+// The tokens of one step: `slots` slots of `slot_tokens` tokens, `micro_batch` slots per layer call.
+struct BatchGeometry {
+  std::int64_t slots = 1;
+  std::int64_t slot_tokens = 512;
+  std::int64_t micro_batch = 1;
+
+  [[nodiscard]] std::int64_t micro_batches() const { return (slots + micro_batch - 1) / micro_batch; }
+  // Slots of micro-batch m (the last one may be smaller).
+  [[nodiscard]] std::int64_t slots_of(std::int64_t m) const {
+    return m + 1 < micro_batches() ? micro_batch : slots - micro_batch * (micro_batches() - 1);
+  }
+  [[nodiscard]] std::int64_t rows_of(std::int64_t m) const { return slots_of(m) * slot_tokens; }
+  bool operator==(const BatchGeometry&) const = default;
+};
+
+// Boundary b enters layer b; L is the last hidden state, which the head consumes at once.
+struct BoundaryPlan {
+  bool materialised = true;  // kept from the forward to the backward
+  std::int64_t device_micro_batches =
+      0;  // of these many micro-batches the home is the device, of the rest the host
+};
+
+struct LayerPlan {
+  StashLevel stash = StashLevel::none;
+  std::int64_t stash_device_micro_batches = 0;
+  bool weights_resident = false;  // loaded once a step and kept; only meaningful on tiered machines
+};
+
+struct Plan {
+  static constexpr int kVersion = 1;
+
+  std::string policy;
+  BatchGeometry batch;
+  std::vector<BoundaryPlan> boundaries;  // L + 1; 0 and L are always materialised
+  std::vector<LayerPlan> layers;         // L
+
+  // Tiered machines: device buffers that streamed weights rotate through. A load may start as soon as the
+  // layer that held the slot before is done with it.
+  std::int64_t weight_slots = 2;
+  // Tiered machines: a boundary or stash may be fetched once the compute op this many ops before its consumer
+  // has started.
+  std::int64_t fetch_lead = 2;
+  // Bytes that leave the device stay reserved until this many further compute ops have been issued, so that
+  // compute need not wait for the link at once.
+  std::int64_t offload_lag = 2;
+  // fp32 gradient accumulators that layers rotate through; one is free again when its gradient has left.
+  std::int64_t gradient_slots = 2;
+  bool boundary_gradient_on_host = false;  // the gradient of a boundary leaves the device between layers
+
+  bool tail_skip = true;           // a re-forward leaves out the down-projection
+  bool sweep_last_layer = false;   // MegaTrain: the no-grad sweep over a block runs its last layer too
+  bool retain_logits = false;      // MegaTrain: the logits of the whole batch stay until the head's backward
+  bool optimizer_overlap = false;  // updates hide before the next step's forward instead of ending this one
+
+  // What the planner knew when it made the plan (reports and re-planning).
+  Seconds simulated_step = 0;
+  std::string cost_fingerprint;
+  double objective = 0, bound = 0;  // of a mixed-integer program, 0 otherwise
+};
+
+// Every rule a Plan must obey for `architecture`; throws Error(usage) with the first broken one (`where` in
+// front).
+void check_plan(const Plan& plan, const Architecture& architecture, const std::string& where);
+
+nlohmann::json to_json(const Plan& plan);
+// Refuses other versions, missing keys and impossible values in one sentence.
+Plan plan_from_json(const nlohmann::json& json, const std::string& where);
+Plan read_plan(const std::filesystem::path& path, const Architecture& architecture);
+
+// Blocks between consecutive materialised boundaries, first to last: layers [begin, end).
+struct Block {
+  std::int32_t begin, end;
+};
+std::vector<Block> blocks_of(const Plan& plan);
+
+}  // namespace lazytrain

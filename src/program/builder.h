@@ -1,0 +1,58 @@
+// ProgramBuilder: what every lowering shares. Compute ops are appended in order; other ops are placed before
+// or after a compute op. finish() flattens the list, gives every buffer its interval and offset (layout) and
+// every op the events it must wait for (dependencies).
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/program.h"
+
+namespace lazytrain {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(ProgramKind kind, TierModel tiers, const BatchGeometry& batch, std::int64_t type_bytes);
+
+  [[nodiscard]] bool unified() const { return program_.tiers == TierModel::unified; }
+  // Where "host" objects live: on unified machines everything is in one tier, called device.
+  [[nodiscard]] Tier host_tier() const { return unified() ? Tier::device : Tier::host; }
+
+  BufferId persistent(const std::string& name, Tier tier, Bytes size, bool initialised);
+  BufferId transient(const std::string& name, Tier tier, Bytes size);
+  // The buffer's bytes stay reserved until the compute op `compute` (at least) has been issued.
+  void hold_until(BufferId buffer, int compute);
+
+  // Appends a compute op; returns its number among compute ops.
+  int compute(Op op);
+  // Places a non-compute op so that it is issued right before / right after compute op `compute`; -1 / 0 = at
+  // the very beginning. Numbers past the last compute op mean the end. The op may not start before the
+  // compute op in front of it has ended if `gated`.
+  void before(int compute, Op op, bool gated = false);
+  void after(int compute, Op op);
+  [[nodiscard]] int next_compute() const { return static_cast<int>(compute_.size()); }
+
+  Program finish();
+
+ private:
+  struct Placed {
+    Op op;
+    bool gated;
+  };
+  Program program_;
+  std::vector<Op> compute_;
+  std::map<int, std::vector<Placed>> before_, after_;
+  std::vector<std::pair<BufferId, int>> holds_;
+};
+
+// Gives every transient buffer an offset: two buffers whose intervals [first, last] meet never share a byte.
+// Persistent buffers come first, in order of declaration. Sets device_bytes and host_bytes.
+void lay_out(Program& program);
+
+// Fills op.after with the ops of other streams that must have ended before: every earlier conflicting access
+// to a common byte, transitively reduced. Keeps what op.after holds already.
+void add_dependencies(Program& program);
+
+}  // namespace lazytrain

@@ -1,0 +1,58 @@
+// Lowering: Plan -> Program. A mechanical translation that adds no choice: the plan says what lives where,
+// what is recomputed and how far ahead bytes may move, and this turns it into the list of operations of one
+// step.
+#pragma once
+
+#include <vector>
+
+#include "model/architecture.h"
+#include "plan/cost_table.h"
+#include "plan/machine.h"
+#include "plan/plan.h"
+#include "program/program.h"
+
+namespace lazytrain {
+
+// What lowering needs to know beside the plan. The same values for all Programs of a run, so that
+// parameters and states have the same offsets in each.
+struct LoweringContext {
+  Architecture architecture;
+  std::vector<ParameterGroup> groups;  // parameter_groups(architecture)
+  TierModel tiers = TierModel::tiered;
+  std::int64_t type_bytes = 2;       // storage type: 2 = bf16, 4 = fp32
+  std::int64_t position_rows = 512;  // rows of the rotary tables
+  // Optimizer states of each group (empty: a run that only evaluates or generates has none).
+  std::vector<Bytes> state_bytes;
+};
+
+// Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order. Tokens stay on the host.
+inline constexpr std::int64_t kDeviceBatchArrays = 4;  // positions, document starts, head rows, head targets
+inline constexpr std::int64_t kHostBatchArrays = 5;    // ... and tokens
+
+// Bytes of the retained logits of one micro-batch (megatrain).
+Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows);
+
+// One steady-state training step. With optimizer overlap it begins with the updates of the step before.
+Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace);
+
+// The updates alone: what overlap leaves to do before an evaluation, a save or the end.
+Program lower_update_only(const LoweringContext& context);
+
+// Forward and losses of one batch; weights streamed through `weight_slots`.
+Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batch, std::int64_t weight_slots,
+                       const WorkspaceBytes& workspace);
+
+// Generation for `sequences` sequences of at most `capacity` tokens: prefill takes prompts packed into slots,
+// decode one token a sequence. Both see the same caches at the same offsets.
+struct GenerationGeometry {
+  std::int64_t sequences = 1;
+  std::int64_t capacity = 512;
+  BatchGeometry prefill;
+};
+struct GenerationPrograms {
+  Program prefill, decode;
+};
+GenerationPrograms lower_generation(const LoweringContext& context, const GenerationGeometry& geometry,
+                                    std::int64_t weight_slots, const WorkspaceBytes& workspace);
+
+}  // namespace lazytrain

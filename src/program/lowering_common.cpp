@@ -1,0 +1,146 @@
+#include "program/lowering_common.h"
+
+#include <algorithm>
+
+namespace lazytrain {
+
+StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context) {
+  StateBuffers state;
+  const Tier tier = builder.host_tier();
+  const bool training = !context.state_bytes.empty();
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const ParameterGroup& group = context.groups[g];
+    const auto index = static_cast<std::int64_t>(g);
+    state.weights.push_back(
+        builder.persistent(name_of("host.w", index), tier, {group.elements * context.type_bytes}, true));
+    const bool split = training && context.type_bytes == 2;  // in fp32 runs the weight is the master
+    state.master.push_back(
+        split ? builder.persistent(name_of("host.master", index), tier, {group.elements * 4}, true) : -1);
+    state.states.push_back(
+        training ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
+                 : -1);
+    const std::int64_t gradient_bytes = group.kind == GroupKind::embedding ? 4 : context.type_bytes;
+    state.gradient.push_back(training ? builder.persistent(name_of("host.grad", index), tier,
+                                                           {group.elements * gradient_bytes}, true)
+                                      : -1);
+    const std::int64_t chunks = (group.elements + 65535) / 65536;
+    state.norm.push_back(training ? builder.persistent(name_of("host.norm", index), tier, {chunks * 8}, true)
+                                  : -1);
+  }
+  if (training) state.clip = builder.persistent("host.clip", tier, {64}, true);
+  return state;
+}
+
+Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group) {
+  Op op{.kind = OpKind::update_group, .stream = StreamId::host, .layer = static_cast<std::int32_t>(group)};
+  op.elements = context.groups[group].elements;
+  op.operands = {{Role::group_gradient, state.gradient[group], Access::read},
+                 {Role::weights, state.weights[group], Access::read_write},
+                 {Role::states, state.states[group], Access::read_write},
+                 {Role::clip, state.clip, Access::read}};
+  if (state.master[group] >= 0)
+    op.operands.push_back({Role::master, state.master[group], Access::read_write});
+  return op;
+}
+
+DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& context,
+                               std::int64_t batch_rows, Bytes workspace) {
+  DeviceCommon common;
+  const Architecture& architecture = context.architecture;
+  common.constants =
+      builder.persistent("dev.rope", Tier::device, {context.position_rows * architecture.head_dim * 4}, true);
+  const std::int64_t arrays = builder.unified() ? kHostBatchArrays : kDeviceBatchArrays;
+  common.batch = builder.persistent("dev.batch", Tier::device, {batch_rows * arrays * 4}, builder.unified());
+  common.host_batch = builder.unified() ? common.batch
+                                        : builder.persistent("host.batch", Tier::host,
+                                                             {batch_rows * kHostBatchArrays * 4}, true);
+  common.workspace = builder.persistent("dev.workspace", Tier::device, workspace, false);
+  return common;
+}
+
+void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::int64_t batch_rows) {
+  if (builder.unified()) return;
+  Op op{.kind = OpKind::load_batch, .stream = StreamId::h2d, .bytes = {batch_rows * kDeviceBatchArrays * 4}};
+  op.operands = {{Role::input, common.host_batch, Access::read}, {Role::output, common.batch, Access::write}};
+  builder.before(0, std::move(op));
+}
+
+WeightSlots::WeightSlots(ProgramBuilder& builder, const LoweringContext& context, const StateBuffers& state,
+                         std::int64_t slots)
+    : builder_(builder), context_(context), state_(state) {
+  if (builder.unified()) return;
+  std::int64_t largest = 0;
+  for (const ParameterGroup& group : context.groups)
+    if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
+  for (std::int64_t k = 0; k < std::min(slots, context.architecture.layers); ++k)
+    slots_.push_back({.buffer = builder.persistent(name_of("dev.slot", k), Tier::device,
+                                                   {largest * context.type_bytes}, false)});
+}
+
+BufferId WeightSlots::use(std::int32_t layer) {
+  const auto group = static_cast<std::size_t>(layer) + 1;
+  if (builder_.unified()) return state_.weights[group];
+  Slot* chosen = &slots_.front();
+  for (Slot& slot : slots_) {
+    if (slot.layer == layer) return slot.buffer;
+    if (slot.last_use < chosen->last_use) chosen = &slot;
+  }
+  Op op{.kind = OpKind::load_weights, .stream = StreamId::h2d, .layer = layer};
+  op.bytes = {context_.groups[group].elements * context_.type_bytes};
+  op.elements = context_.groups[group].elements;
+  op.operands = {{Role::input, state_.weights[group], Access::read},
+                 {Role::output, chosen->buffer, Access::write}};
+  if (chosen->last_use < 0)
+    builder_.before(0, std::move(op));
+  else
+    builder_.after(chosen->last_use, std::move(op));
+  chosen->layer = layer;
+  return chosen->buffer;
+}
+
+void WeightSlots::used(std::int32_t layer, int compute) {
+  for (Slot& slot : slots_)
+    if (slot.layer == layer) slot.last_use = compute;
+}
+
+void add_collect(ProgramBuilder& builder, BufferId loss, std::int32_t micro_batch, Bytes bytes, int compute) {
+  BufferId source = loss;
+  if (!builder.unified()) {
+    source = builder.transient(fmt::format("host.loss.m{}", micro_batch), Tier::host, bytes);
+    Op offload{
+        .kind = OpKind::offload_loss, .stream = StreamId::d2h, .micro_batch = micro_batch, .bytes = bytes};
+    offload.operands = {{Role::input, loss, Access::read}, {Role::output, source, Access::write}};
+    builder.after(compute, std::move(offload));
+  }
+  Op collect{.kind = OpKind::collect, .stream = StreamId::host, .micro_batch = micro_batch, .bytes = bytes};
+  collect.operands = {{Role::input, source, Access::read}};
+  builder.after(compute, std::move(collect));
+}
+
+std::vector<Operand> use_head(ProgramBuilder& builder, const LoweringContext& context,
+                              const StateBuffers& state, int load_at) {
+  const std::size_t head = context.groups.size() - 1;
+  const bool tied = context.architecture.tied_head;
+  if (builder.unified()) {
+    std::vector<Operand> operands{{Role::weights, state.weights[head], Access::read}};
+    if (tied) operands.push_back({Role::embedding, state.weights.front(), Access::read});
+    return operands;
+  }
+  std::vector<Operand> operands;
+  const auto load = [&](std::size_t group, const char* name, Role role) {
+    const Bytes bytes{context.groups[group].elements * context.type_bytes};
+    const BufferId buffer = builder.transient(name, Tier::device, bytes);
+    Op op{.kind = OpKind::load_head,
+          .stream = StreamId::h2d,
+          .bytes = bytes,
+          .elements = context.groups[group].elements};
+    op.operands = {{Role::input, state.weights[group], Access::read}, {Role::output, buffer, Access::write}};
+    builder.before(load_at, std::move(op), true);
+    operands.push_back({role, buffer, Access::read});
+  };
+  load(head, "dev.head", Role::weights);
+  if (tied) load(0, "dev.projection", Role::embedding);
+  return operands;
+}
+
+}  // namespace lazytrain

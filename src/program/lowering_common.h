@@ -1,0 +1,73 @@
+// Shared by the lowerings: the persistent buffers of a run, streamed weights, and small helpers. Private to
+// `program`.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
+#include "program/builder.h"
+#include "program/lowering.h"
+
+namespace lazytrain {
+
+// Parameters, states and gradients of every group. They come first in their tier, so that their offsets are
+// the same in every Program of a run.
+struct StateBuffers {
+  std::vector<BufferId> weights, master, states, gradient, norm;  // by group; -1 where there is none
+  BufferId clip = -1;
+};
+StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context);
+
+Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group);
+
+inline Bytes boundary_bytes(const LoweringContext& context, std::int64_t rows) {
+  return {rows * context.architecture.hidden * context.type_bytes};
+}
+
+inline std::string name_of(const char* prefix, std::int64_t index, std::int64_t micro_batch = -1) {
+  return micro_batch < 0 ? fmt::format("{}[{}]", prefix, index)
+                         : fmt::format("{}[{}]m{}", prefix, index, micro_batch);
+}
+
+// Constants, index arrays and scratch that every kind of step has on the device.
+struct DeviceCommon {
+  BufferId constants = -1, batch = -1, host_batch = -1, workspace = -1;
+};
+DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& context,
+                               std::int64_t batch_rows, Bytes workspace);
+// Puts the index arrays on the device at the beginning of a step (tiered machines).
+void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::int64_t batch_rows);
+
+// The weights of layers as compute ops see them: in place on unified machines, else in rotating device
+// buffers. A layer that a buffer still holds is not loaded again.
+class WeightSlots {
+ public:
+  WeightSlots(ProgramBuilder& builder, const LoweringContext& context, const StateBuffers& state,
+              std::int64_t slots);
+  // The buffer that holds layer `layer` for the next compute op; places the load where it is needed.
+  BufferId use(std::int32_t layer);
+  // The compute op `compute` was the latest to use it.
+  void used(std::int32_t layer, int compute);
+
+ private:
+  struct Slot {
+    BufferId buffer;
+    std::int32_t layer = -1;
+    int last_use = -1;
+  };
+  ProgramBuilder& builder_;
+  const LoweringContext& context_;
+  const StateBuffers& state_;
+  std::vector<Slot> slots_;
+};
+
+// Places LoadHead before compute op `compute`; returns the operands that name the head's parameters.
+std::vector<Operand> use_head(ProgramBuilder& builder, const LoweringContext& context,
+                              const StateBuffers& state, int load_at);
+
+// What the head left in `loss` reaches the host: over the link where there is one, then Collect(m).
+void add_collect(ProgramBuilder& builder, BufferId loss, std::int32_t micro_batch, Bytes bytes, int compute);
+
+}  // namespace lazytrain

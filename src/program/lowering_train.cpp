@@ -1,0 +1,383 @@
+// The training step: forward layer by layer over all micro-batches, head, then backward block by block. Each
+// object crosses a link where the plan says that its home is the host.
+
+#include <algorithm>
+#include <vector>
+
+#include "program/lowering_common.h"
+
+namespace lazytrain {
+namespace {
+
+class TrainLowering {
+ public:
+  TrainLowering(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace)
+      : context_(context),
+        plan_(plan),
+        builder_(ProgramKind::train_step, context.tiers, plan.batch, context.type_bytes),
+        layers_(static_cast<std::int32_t>(context.architecture.layers)),
+        micro_batches_(static_cast<std::int32_t>(plan.batch.micro_batches())),
+        state_(add_state_buffers(builder_, context)),
+        common_(add_device_common(
+            builder_, context, plan.batch.slots * plan.batch.slot_tokens,
+            std::max({workspace.forward, workspace.recompute, workspace.backward, workspace.head}))),
+        weights_(builder_, context, state_, plan.weight_slots) {
+    std::int64_t largest = 0;
+    for (const ParameterGroup& group : context_.groups)
+      if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
+    const std::int64_t slots =
+        builder_.unified() ? 1 : std::min(plan.gradient_slots, context.architecture.layers);
+    for (std::int64_t k = 0; k < slots; ++k)
+      accumulators_.push_back(builder_.persistent(name_of("dev.acc", k), Tier::device, {largest * 4}, false));
+    boundary_.assign(static_cast<std::size_t>(layers_) + 1,
+                     std::vector<BufferId>(static_cast<std::size_t>(micro_batches_), -1));
+    host_boundary_ = boundary_;
+    stash_ = boundary_;
+    host_stash_ = boundary_;
+    gradient_.assign(static_cast<std::size_t>(micro_batches_), -1);
+    host_gradient_ = gradient_;
+    loss_ = gradient_;
+  }
+
+  Program lower() {
+    const std::size_t embedding = 0, head = context_.groups.size() - 1;
+    if (plan_.optimizer_overlap) builder_.before(0, make_update(context_, state_, embedding));
+    for (std::int32_t m = 0; m < micro_batches_; ++m) gather(m);
+    if (plan_.optimizer_overlap)
+      for (std::size_t g = 1; g <= head; ++g) builder_.before(0, make_update(context_, state_, g));
+    if (!context_.architecture.tied_head) {
+      Op zero{.kind = OpKind::zero_embedding_gradient,
+              .stream = StreamId::host,
+              .elements = context_.groups[0].elements};
+      zero.operands = {{Role::accumulator, state_.gradient[0], Access::write}};
+      builder_.before(0, std::move(zero));
+    }
+    add_load_batch(builder_, common_, plan_.batch.slots * plan_.batch.slot_tokens);
+
+    for (std::int32_t l = 0; l < layers_; ++l) forward(l, false);
+    head_step();
+    const std::vector<Block> blocks = blocks_of(plan_);
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+      sweep(*block);
+      for (std::int32_t l = block->end - 1; l >= block->begin; --l) backward(l);
+    }
+    embedding_gradient();
+    if (!plan_.optimizer_overlap)
+      for (std::size_t g = 0; g <= head; ++g) at_end(make_update(context_, state_, g));
+    return builder_.finish();
+  }
+
+ private:
+  [[nodiscard]] Bytes boundary_size(std::int32_t m) const {
+    return boundary_bytes(context_, plan_.batch.rows_of(m));
+  }
+  [[nodiscard]] bool boundary_on_device(std::int32_t b, std::int32_t m) const {
+    return builder_.unified() || m < plan_.boundaries[at(b)].device_micro_batches;
+  }
+  [[nodiscard]] bool stash_on_device(std::int32_t l, std::int32_t m) const {
+    return builder_.unified() || m < plan_.layers[at(l)].stash_device_micro_batches;
+  }
+  static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+  void at_end(Op op) { builder_.after(builder_.next_compute() - 1, std::move(op)); }
+  [[nodiscard]] int lead(int compute) const { return compute - static_cast<int>(plan_.fetch_lead); }
+
+  // Embedding rows: on unified machines straight into boundary 0, else into a host buffer that is fetched.
+  void gather(std::int32_t m) {
+    const BufferId target = builder_.unified()
+                                ? builder_.transient(name_of("dev.b", 0, m), Tier::device, boundary_size(m))
+                                : builder_.transient(name_of("host.b", 0, m), Tier::host, boundary_size(m));
+    (builder_.unified() ? boundary_ : host_boundary_)[0][at(m)] = target;
+    Op op{.kind = OpKind::gather_embedding, .stream = StreamId::host, .micro_batch = m};
+    op.operands = {{Role::embedding, state_.weights[0], Access::read},
+                   {Role::batch, common_.host_batch, Access::read},
+                   {Role::output, target, Access::write}};
+    builder_.before(0, std::move(op));
+  }
+
+  void copy(OpKind kind, StreamId stream, std::int32_t layer, std::int32_t m, BufferId from, BufferId to,
+            Bytes bytes, int compute, bool gated) {
+    Op op{.kind = kind, .stream = stream, .layer = layer, .micro_batch = m, .bytes = bytes};
+    op.operands = {{Role::input, from, Access::read}, {Role::output, to, Access::write}};
+    if (gated)
+      builder_.before(compute, std::move(op), true);
+    else
+      builder_.after(compute, std::move(op));
+  }
+
+  // Boundary b of micro-batch m on the device, for the compute op that comes next.
+  BufferId boundary(std::int32_t b, std::int32_t m) {
+    BufferId& buffer = boundary_[at(b)][at(m)];
+    if (buffer < 0) {
+      buffer = builder_.transient(name_of("dev.b", b, m), Tier::device, boundary_size(m));
+      copy(OpKind::fetch_boundary, StreamId::h2d, b, m, host_boundary_[at(b)][at(m)], buffer,
+           boundary_size(m), lead(builder_.next_compute()), true);
+    }
+    return buffer;
+  }
+
+  void offload_boundary(std::int32_t b, std::int32_t m, int compute) {
+    BufferId& home = host_boundary_[at(b)][at(m)];
+    home = builder_.transient(name_of("host.b", b, m), Tier::host, boundary_size(m));
+    copy(OpKind::offload_boundary, StreamId::d2h, b, m, boundary_[at(b)][at(m)], home, boundary_size(m),
+         compute, false);
+    builder_.hold_until(boundary_[at(b)][at(m)], compute + static_cast<int>(plan_.offload_lag));
+  }
+
+  // Forward of layer l over all micro-batches; `again` = the no-grad sweep over a block in the backward.
+  void forward(std::int32_t l, bool again) {
+    const BufferId weights = weights_.use(l);
+    const bool stashing = !again && plan_.layers[at(l)].stash != StashLevel::none;
+    for (std::int32_t m = 0; m < micro_batches_; ++m) {
+      const BufferId input = boundary(l, m);
+      const BufferId output =
+          builder_.transient(name_of(again ? "dev.r" : "dev.b", l + 1, m), Tier::device, boundary_size(m));
+      // What the sweep computes of a materialised boundary is thrown away: it exists already.
+      const bool keep_output = !again || !plan_.boundaries[at(l + 1)].materialised;
+      Op op{.kind = OpKind::forward, .stream = StreamId::compute, .layer = l, .micro_batch = m};
+      op.operands = {{Role::weights, weights, Access::read},
+                     {Role::input, input, Access::read},
+                     {Role::output, output, Access::write},
+                     {Role::batch, common_.batch, Access::read},
+                     {Role::constants, common_.constants, Access::read},
+                     {Role::workspace, common_.workspace, Access::read_write}};
+      const Bytes stash_size = stash_bytes(context_.architecture, plan_.layers[at(l)].stash,
+                                           plan_.batch.rows_of(m), context_.type_bytes);
+      if (stashing) {
+        op.stash = plan_.layers[at(l)].stash;
+        stash_[at(l)][at(m)] = builder_.transient(name_of("dev.stash", l, m), Tier::device, stash_size);
+        op.operands.push_back({Role::stash, stash_[at(l)][at(m)], Access::write});
+      }
+      const int compute = builder_.compute(std::move(op));
+      weights_.used(l, compute);
+      if (keep_output) boundary_[at(l + 1)][at(m)] = output;
+      if (again) continue;
+      if (stashing && !stash_on_device(l, m)) {
+        BufferId& home = host_stash_[at(l)][at(m)];
+        home = builder_.transient(name_of("host.stash", l, m), Tier::host, stash_size);
+        copy(OpKind::offload_stash, StreamId::d2h, l, m, stash_[at(l)][at(m)], home, stash_size, compute,
+             false);
+        builder_.hold_until(stash_[at(l)][at(m)], compute + static_cast<int>(plan_.offload_lag));
+        stash_[at(l)][at(m)] = -1;
+      }
+      if (l + 1 < layers_ && plan_.boundaries[at(l + 1)].materialised && !boundary_on_device(l + 1, m))
+        offload_boundary(l + 1, m, compute);
+      // Boundary l leaves the device after its use, unless it stays for the backward.
+      if (!plan_.boundaries[at(l)].materialised || !boundary_on_device(l, m)) boundary_[at(l)][at(m)] = -1;
+    }
+  }
+
+  void head_step() {
+    const std::size_t head = context_.groups.size() - 1;
+    const int load_at = lead(builder_.next_compute());
+    std::vector<Operand> parameters = use_head(builder_, context_, state_, load_at);
+    const BufferId norm_accumulator =
+        builder_.transient("dev.acc_head", Tier::device, {context_.groups[head].elements * 4});
+    const bool tied = context_.architecture.tied_head;
+    const BufferId projection_accumulator =
+        !tied ? -1
+        : builder_.unified()
+            ? state_.gradient[0]
+            : builder_.transient("dev.acc_projection", Tier::device, {context_.groups[0].elements * 4});
+    const int last_head = builder_.next_compute() + micro_batches_ - 1;
+    int compute = -1;
+    for (std::int32_t m = 0; m < micro_batches_; ++m) {
+      const std::int64_t rows = plan_.batch.rows_of(m);
+      BufferId& gradient = gradient_[at(m)];
+      gradient = builder_.transient(fmt::format("dev.db.m{}", m), Tier::device, boundary_size(m));
+      loss_[at(m)] = builder_.transient(fmt::format("dev.loss.m{}", m), Tier::device, {rows * 4});
+      Op op{.kind = OpKind::head_forward_backward,
+            .stream = StreamId::compute,
+            .micro_batch = m,
+            .first = m == 0};
+      op.operands = parameters;
+      op.operands.insert(op.operands.end(),
+                         {{Role::input, boundary_[at(layers_)][at(m)], Access::read},
+                          {Role::gradient, gradient, Access::write},
+                          {Role::loss, loss_[at(m)], Access::write},
+                          {Role::batch, common_.batch, Access::read},
+                          {Role::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
+                          {Role::workspace, common_.workspace, Access::read_write}});
+      if (tied)
+        op.operands.push_back({Role::projection_accumulator, projection_accumulator,
+                               m == 0 ? Access::write : Access::read_write});
+      if (plan_.retain_logits) {
+        const BufferId logits = builder_.transient(fmt::format("dev.logits.m{}", m), Tier::device,
+                                                   retained_logits_bytes(context_, rows));
+        builder_.hold_until(logits, last_head);
+        op.operands.push_back({Role::logits, logits, Access::write});
+      }
+      compute = builder_.compute(std::move(op));
+      boundary_[at(layers_)][at(m)] = -1;
+      add_collect(builder_, loss_[at(m)], m, {rows * 4}, compute);
+      if (plan_.boundary_gradient_on_host && !builder_.unified())
+        offload_gradient_of_boundary(layers_, m, compute);
+    }
+    // The head's gradient leaves: norm (and an untied projection) rounded, a tied projection in fp32 into the
+    // embedding's accumulator, where the embedding rows are added later.
+    Op offload{.kind = OpKind::offload_head_gradient,
+               .stream = builder_.unified() ? StreamId::compute : StreamId::d2h};
+    offload.elements = context_.groups[head].elements;
+    offload.bytes = {context_.groups[head].elements * context_.type_bytes};
+    offload.operands = {{Role::accumulator, norm_accumulator, Access::read},
+                        {Role::group_gradient, state_.gradient[head], Access::write},
+                        {Role::norm, state_.norm[head], Access::write}};
+    if (tied && !builder_.unified()) {
+      offload.bytes += Bytes{context_.groups[0].elements * 4};
+      offload.operands.push_back({Role::input, projection_accumulator, Access::read});
+      offload.operands.push_back({Role::output, state_.gradient[0], Access::write});
+    }
+    if (builder_.unified())
+      builder_.compute(std::move(offload));
+    else
+      builder_.after(compute, std::move(offload));
+  }
+
+  void offload_gradient_of_boundary(std::int32_t b, std::int32_t m, int compute) {
+    host_gradient_[at(m)] = builder_.transient(name_of("host.db", b, m), Tier::host, boundary_size(m));
+    copy(OpKind::offload_boundary_gradient, StreamId::d2h, b, m, gradient_[at(m)], host_gradient_[at(m)],
+         boundary_size(m), compute, false);
+    builder_.hold_until(gradient_[at(m)], compute + static_cast<int>(plan_.offload_lag));
+    gradient_[at(m)] = -1;
+  }
+
+  // Recomputes the boundaries inside a block from the one at its start.
+  void sweep(const Block& block) {
+    const std::int32_t end = plan_.sweep_last_layer ? block.end : block.end - 1;
+    for (std::int32_t l = block.begin; l < end; ++l) forward(l, true);
+  }
+
+  void backward(std::int32_t l) {
+    const BufferId weights = weights_.use(l);
+    const BufferId accumulator =
+        accumulators_[at(next_accumulator_++ % static_cast<std::int32_t>(accumulators_.size()))];
+    const StashLevel level = plan_.layers[at(l)].stash;
+    const Architecture& architecture = context_.architecture;
+    int compute = -1;
+    for (std::int32_t m = 0; m < micro_batches_; ++m) {
+      const std::int64_t rows = plan_.batch.rows_of(m);
+      const BufferId input = boundary(l, m);
+      BufferId& stash = stash_[at(l)][at(m)];
+      if (level != StashLevel::none && stash < 0) {
+        const Bytes size = stash_bytes(architecture, level, rows, context_.type_bytes);
+        stash = builder_.transient(name_of("dev.stash'", l, m), Tier::device, size);
+        copy(OpKind::fetch_stash, StreamId::h2d, l, m, host_stash_[at(l)][at(m)], stash, size,
+             lead(builder_.next_compute()), true);
+      }
+      if (gradient_[at(m)] < 0) {
+        gradient_[at(m)] = builder_.transient(name_of("dev.db", l + 1, m), Tier::device, boundary_size(m));
+        copy(OpKind::fetch_boundary_gradient, StreamId::h2d, l + 1, m, host_gradient_[at(m)],
+             gradient_[at(m)], boundary_size(m), lead(builder_.next_compute()), true);
+      }
+      BufferId recomputed = -1;
+      if (level != StashLevel::all) {
+        // Sized for a full stash: the items that the stash holds are simply not written.
+        recomputed =
+            builder_.transient(name_of("dev.rec", l, m), Tier::device,
+                               stash_bytes(architecture, StashLevel::all, rows, context_.type_bytes) -
+                                   stash_bytes(architecture, level, rows, context_.type_bytes));
+        Op op{.kind = OpKind::recompute,
+              .stream = StreamId::compute,
+              .layer = l,
+              .micro_batch = m,
+              .stash = level,
+              .full = !plan_.tail_skip};
+        op.operands = {{Role::weights, weights, Access::read},
+                       {Role::input, input, Access::read},
+                       {Role::recomputed, recomputed, Access::write},
+                       {Role::batch, common_.batch, Access::read},
+                       {Role::constants, common_.constants, Access::read},
+                       {Role::workspace, common_.workspace, Access::read_write}};
+        if (stash >= 0) op.operands.push_back({Role::stash, stash, Access::read});
+        builder_.compute(std::move(op));
+      }
+      Op op{.kind = OpKind::backward,
+            .stream = StreamId::compute,
+            .layer = l,
+            .micro_batch = m,
+            .stash = level,
+            .first = m == 0};
+      op.operands = {{Role::weights, weights, Access::read},
+                     {Role::input, input, Access::read},
+                     {Role::gradient, gradient_[at(m)], Access::read_write},
+                     {Role::accumulator, accumulator, m == 0 ? Access::write : Access::read_write},
+                     {Role::batch, common_.batch, Access::read},
+                     {Role::constants, common_.constants, Access::read},
+                     {Role::workspace, common_.workspace, Access::read_write}};
+      if (stash >= 0) op.operands.push_back({Role::stash, stash, Access::read});
+      if (recomputed >= 0) op.operands.push_back({Role::recomputed, recomputed, Access::read});
+      compute = builder_.compute(std::move(op));
+      weights_.used(l, compute);
+      boundary_[at(l)][at(m)] = -1;
+      if (plan_.boundary_gradient_on_host && !builder_.unified() && l > 0)
+        offload_gradient_of_boundary(l, m, compute);
+    }
+    const std::size_t group = at(l) + 1;
+    Op offload{.kind = OpKind::offload_gradient,
+               .stream = builder_.unified() ? StreamId::compute : StreamId::d2h,
+               .layer = l};
+    offload.elements = context_.groups[group].elements;
+    offload.bytes = {context_.groups[group].elements * context_.type_bytes};
+    offload.operands = {{Role::accumulator, accumulator, Access::read},
+                        {Role::group_gradient, state_.gradient[group], Access::write},
+                        {Role::norm, state_.norm[group], Access::write}};
+    if (builder_.unified())
+      builder_.compute(std::move(offload));
+    else
+      builder_.after(compute, std::move(offload));
+  }
+
+  // Boundary 0's gradient goes into the embedding's accumulator, in token order; then norm and clip factor.
+  void embedding_gradient() {
+    for (std::int32_t m = 0; m < micro_batches_; ++m) {
+      BufferId source = gradient_[at(m)];
+      if (!builder_.unified()) {
+        const int compute = builder_.next_compute() - 1;
+        const BufferId on_device = source;
+        source = builder_.transient(name_of("host.db", 0, m), Tier::host, boundary_size(m));
+        copy(OpKind::offload_boundary_gradient, StreamId::d2h, 0, m, on_device, source, boundary_size(m),
+             compute, false);
+      }
+      Op scatter{.kind = OpKind::scatter_embedding_gradient, .stream = StreamId::host, .micro_batch = m};
+      scatter.operands = {{Role::input, source, Access::read},
+                          {Role::batch, common_.host_batch, Access::read},
+                          {Role::accumulator, state_.gradient[0], Access::read_write}};
+      at_end(std::move(scatter));
+    }
+    Op finish{.kind = OpKind::finish_embedding_gradient,
+              .stream = StreamId::host,
+              .elements = context_.groups[0].elements};
+    finish.operands = {{Role::accumulator, state_.gradient[0], Access::read_write},
+                       {Role::norm, state_.norm[0], Access::write}};
+    at_end(std::move(finish));
+    Op reduce{.kind = OpKind::reduce_norm, .stream = StreamId::host};
+    for (const BufferId norm : state_.norm) reduce.operands.push_back({Role::norm, norm, Access::read});
+    reduce.operands.push_back({Role::clip, state_.clip, Access::write});
+    at_end(std::move(reduce));
+  }
+
+  const LoweringContext& context_;
+  const Plan& plan_;
+  ProgramBuilder builder_;
+  std::int32_t layers_, micro_batches_;
+  StateBuffers state_;
+  DeviceCommon common_;
+  WeightSlots weights_;
+  std::vector<BufferId> accumulators_;
+  std::int32_t next_accumulator_ = 0;
+  std::vector<std::vector<BufferId>> boundary_, host_boundary_, stash_,
+      host_stash_;                                         // [layer or boundary][micro-batch]
+  std::vector<BufferId> gradient_, host_gradient_, loss_;  // [micro-batch]
+};
+
+}  // namespace
+
+Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
+  return {rows * context.architecture.vocab * context.type_bytes};
+}
+
+Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace) {
+  check_plan(plan, context.architecture, "plan");
+  return TrainLowering(context, plan, workspace).lower();
+}
+
+}  // namespace lazytrain

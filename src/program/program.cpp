@@ -1,0 +1,147 @@
+#include "program/program.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace lazytrain {
+
+const char* to_string(ProgramKind kind) {
+  static constexpr std::array kNames{"train step", "update", "evaluate", "prefill", "decode"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+const char* to_string(StreamId stream) {
+  static constexpr std::array kNames{"compute", "h2d", "d2h", "host", "disk_read", "disk_write"};
+  return kNames[static_cast<std::size_t>(stream)];
+}
+
+const char* to_string(OpKind kind) {
+  static constexpr std::array kNames{"LoadBatch",
+                                     "ZeroEmbeddingGradient",
+                                     "GatherEmbedding",
+                                     "LoadWeights",
+                                     "LoadHead",
+                                     "Forward",
+                                     "Recompute",
+                                     "HeadForwardBackward",
+                                     "HeadForward",
+                                     "HeadArgMax",
+                                     "Backward",
+                                     "OffloadBoundary",
+                                     "FetchBoundary",
+                                     "OffloadBoundaryGradient",
+                                     "FetchBoundaryGradient",
+                                     "OffloadStash",
+                                     "FetchStash",
+                                     "OffloadGradient",
+                                     "OffloadHeadGradient",
+                                     "OffloadLoss",
+                                     "Collect",
+                                     "ScatterEmbeddingGradient",
+                                     "FinishEmbeddingGradient",
+                                     "ReduceNorm",
+                                     "UpdateGroup",
+                                     "DecodeLayer"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+const char* to_string(Role role) {
+  static constexpr std::array kNames{"weights",   "embedding",   "input",
+                                     "output",    "stash",       "recomputed",
+                                     "gradient",  "accumulator", "projection_accumulator",
+                                     "loss",      "logits",      "batch",
+                                     "constants", "cache",       "workspace",
+                                     "master",    "states",      "group_gradient",
+                                     "norm",      "clip"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+std::string describe(const Op& op) {
+  if (op.layer < 0 && op.micro_batch < 0) return to_string(op.kind);
+  if (op.micro_batch < 0) return fmt::format("{}({})", to_string(op.kind), op.layer);
+  if (op.layer < 0) return fmt::format("{}(m{})", to_string(op.kind), op.micro_batch);
+  return fmt::format("{}({}, m{})", to_string(op.kind), op.layer, op.micro_batch);
+}
+
+std::string listing(const Program& program) {
+  std::string text = fmt::format("{:>5} {:<10} {:<30} {:<48} {:<48} {}\n", "op", "stream", "what", "reads",
+                                 "writes", "after");
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    std::string reads, writes, after;
+    for (const Operand& operand : op.operands) {
+      if (operand.role == Role::workspace) continue;
+      const std::string& name = program.at(operand.buffer).name;
+      if (operand.access != Access::write) reads += (reads.empty() ? "" : " ") + name;
+      if (operand.access != Access::read) writes += (writes.empty() ? "" : " ") + name;
+    }
+    for (const OpIndex other : op.after) after += fmt::format("{}{}", after.empty() ? "op " : " ", other);
+    text += fmt::format("{:>5} {:<10} {:<30} {:<48} {:<48} {}\n", i, to_string(op.stream), describe(op),
+                        reads, writes, after);
+  }
+  return text;
+}
+
+std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
+  // The instant (op) at which most bytes of the tier are reserved.
+  std::vector<std::int64_t> change(program.ops.size() + 1, 0);
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.tier != tier || buffer.persistent || buffer.first < 0) continue;
+    change[static_cast<std::size_t>(buffer.first)] += buffer.size.value;
+    change[static_cast<std::size_t>(buffer.last) + 1] -= buffer.size.value;
+  }
+  std::int64_t now = 0, most = -1;
+  OpIndex peak = 0;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    now += change[i];
+    if (now > most) most = now, peak = static_cast<OpIndex>(i);
+  }
+  const auto category = [](const std::string& name) -> std::string {
+    static const std::array<std::pair<const char*, const char*>, 22> kPrefixes{
+        {{"dev.batch", "index arrays"},
+         {"host.batch", "index arrays"},
+         {"dev.rope", "rotary tables"},
+         {"dev.workspace", "workspace"},
+         {"dev.slot", "weight slots"},
+         {"dev.acc_", "head gradient accumulators"},
+         {"dev.acc", "layer gradient accumulators"},
+         {"dev.head", "head"},
+         {"dev.projection", "head"},
+         {"dev.stash", "stashes"},
+         {"host.stash", "stashes"},
+         {"dev.rec", "recomputed stash"},
+         {"dev.logits", "logits"},
+         {"dev.cache", "key-value cache"},
+         {"dev.db", "boundary gradient"},
+         {"host.db", "boundary gradient"},
+         {"host.master", "fp32 masters"},
+         {"host.states", "optimizer states"},
+         {"host.grad", "gradients"},
+         {"host.w", "weights"},
+         {"dev.b", "boundaries"},
+         {"host.b", "boundaries"}}};
+    for (const auto& [prefix, label] : kPrefixes)
+      if (name.rfind(prefix, 0) == 0) return label;
+    return "other";
+  };
+  std::map<std::string, std::int64_t> sums;
+  std::int64_t counted = 0;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.tier != tier) continue;
+    if (!buffer.persistent && (buffer.first > peak || buffer.last < peak)) continue;
+    sums[category(buffer.name)] += buffer.size.value;
+    counted += buffer.size.value;
+  }
+  const Bytes total = tier == Tier::device ? program.device_bytes : program.host_bytes;
+  if (total.value > counted) sums["alignment and gaps"] += total.value - counted;
+  std::vector<MemoryItem> items;
+  for (const auto& [what, bytes] : sums) items.push_back({what, {bytes}});
+  std::stable_sort(items.begin(), items.end(),
+                   [](const MemoryItem& a, const MemoryItem& b) { return a.bytes > b.bytes; });
+  return items;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,150 @@
+// Program: the straight list of operations of one step, with the buffers they touch, the stream each runs on
+// and the operations each waits for. It is made once by lowering a Plan and has four readers: the verifier
+// proves it safe, the simulator times it, the executor runs it, the report draws it.
+//
+// Order: the list is a topological order. Within a stream operations run in list order; between streams
+// only `after` orders them. Nothing of one step overlaps the next: a step ends when all streams are empty.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+#include "plan/machine.h"
+#include "plan/plan.h"
+
+namespace lazytrain {
+
+enum class ProgramKind : std::uint8_t { train_step, update_only, evaluate, prefill, decode };
+[[nodiscard]] const char* to_string(ProgramKind kind);
+
+enum class StreamId : std::uint8_t { compute, h2d, d2h, host, disk_read, disk_write };
+inline constexpr std::size_t kStreamCount = 6;
+[[nodiscard]] const char* to_string(StreamId stream);
+
+enum class OpKind : std::uint8_t {
+  load_batch,                 // index arrays of the step to the device
+  zero_embedding_gradient,    // host: the embedding's fp32 accumulator starts at zero (untied head)
+  gather_embedding,           // host: rows of the embedding matrix become boundary 0 of micro-batch m
+  load_weights,               // LoadWeights(l)
+  load_head,                  // final norm and projection
+  forward,                    // Forward(l, m)
+  recompute,                  // Recompute(l, m): what the stash lacks
+  head_forward_backward,      // HeadForwardBackward(m)
+  head_forward,               // evaluation: losses only
+  head_argmax,                // generation: the next token of every sequence
+  backward,                   // Backward(l, m)
+  offload_boundary,           // d2h
+  fetch_boundary,             // h2d
+  offload_boundary_gradient,  // d2h
+  fetch_boundary_gradient,    // h2d
+  offload_stash,              // d2h
+  fetch_stash,                // h2d
+  offload_gradient,           // OffloadGradient(l): rounds, copies, sums squares
+  offload_head_gradient,      //
+  offload_loss,               // per-row losses of micro-batch m (generation: the chosen tokens)
+  collect,  // host: losses of micro-batch m are summed (generation: tokens reach the caller)
+  scatter_embedding_gradient,  // host: boundary 0's gradient into the embedding accumulator, in token order
+  finish_embedding_gradient,   // host: rounds it, sums squares
+  reduce_norm,                 // host: global norm, clip factor, is the step finite
+  update_group,                // UpdateLayer: AdamW on one parameter group
+  decode_layer                 // one token per sequence through layer l, against the key-value cache
+};
+[[nodiscard]] const char* to_string(OpKind kind);
+
+// What a buffer is to an op. An op has at most one buffer per role.
+enum class Role : std::uint8_t {
+  weights,                 // a layer's or the head's parameters
+  embedding,               // the embedding matrix (also the projection of a tied head)
+  input,                   // boundary that enters, or the source of a copy
+  output,                  // boundary that leaves, or the destination of a copy
+  stash,                   // what the forward saved
+  recomputed,              // what Recompute adds for the backward
+  gradient,                // gradient of a boundary, replaced in place by the backward
+  accumulator,             // fp32 gradient of a parameter group
+  projection_accumulator,  // fp32 gradient of a tied head's projection, which is the embedding's too
+  loss,                    // fp32 loss of every row (generation: int32 tokens)
+  logits,                  // retained logits (megatrain)
+  batch,                   // index arrays
+  constants,               // rotary tables
+  cache,                   // keys and values of one layer
+  workspace,               // scratch of compute ops
+  master,                  // fp32 master weights
+  states,                  // optimizer states
+  group_gradient,          // a group's gradient as it left the device
+  norm,                    // partial sums of squares
+  clip                     // global norm and clip factor
+};
+[[nodiscard]] const char* to_string(Role role);
+
+enum class Access : std::uint8_t { read, write, read_write };
+
+using BufferId = std::int32_t;
+using OpIndex = std::int32_t;
+
+struct Buffer {
+  std::string name;  // "dev.b[3]m0"
+  Tier tier = Tier::device;
+  Bytes size{};
+  // Lives outside the step: parameters, states, constants. Same offset in every Program of a run.
+  bool persistent = false;
+  // Filled before the first op (parameters, states, constants, batch arrays): may be read before it is
+  // written.
+  bool initialised = false;
+  OpIndex first = -1, last = -1;  // ops between which the bytes are reserved (transient buffers)
+  Bytes offset{-1};               // in the tier's arena
+};
+
+struct Operand {
+  Role role;
+  BufferId buffer;
+  Access access;
+};
+
+struct Op {
+  OpKind kind;
+  StreamId stream;
+  std::int32_t layer = -1;        // decoder layer, or parameter group for update_group; -1 = none
+  std::int32_t micro_batch = -1;  // -1 = none
+  StashLevel stash = StashLevel::none;
+  bool full = false;          // recompute: run the down-projection too
+  bool first = false;         // backward, head: the accumulator starts at zero here
+  Bytes bytes{};              // moved over a link
+  std::int64_t elements = 0;  // parameters touched (updates, gradient offloads)
+  std::vector<Operand> operands{};
+  std::vector<OpIndex> after{};
+
+  [[nodiscard]] BufferId buffer(Role role) const {  // -1 where there is none
+    for (const Operand& operand : operands)
+      if (operand.role == role) return operand.buffer;
+    return -1;
+  }
+};
+
+struct Program {
+  ProgramKind kind = ProgramKind::train_step;
+  TierModel tiers = TierModel::tiered;
+  BatchGeometry batch;
+  std::int64_t type_bytes = 2;  // storage type: 2 = bf16, 4 = fp32
+  std::vector<Buffer> buffers;
+  std::vector<Op> ops;
+  Bytes device_bytes, host_bytes;  // arena sizes: the highest end of any buffer
+
+  [[nodiscard]] const Buffer& at(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
+};
+
+// "Forward(3, m0)"
+std::string describe(const Op& op);
+// One op a line: number, stream, what, reads, writes, after. What a person debugs and a test compares.
+std::string listing(const Program& program);
+
+// What a tier holds at its peak, grouped by what the buffers are ("weights", "boundaries"...), largest first.
+struct MemoryItem {
+  std::string what;
+  Bytes bytes;
+};
+std::vector<MemoryItem> memory_items(const Program& program, Tier tier);
+
+}  // namespace lazytrain

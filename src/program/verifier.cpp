@@ -1,0 +1,248 @@
+#include "program/verifier.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <queue>
+#include <stdexcept>
+
+#include "core/error.h"
+
+namespace lazytrain {
+namespace {
+
+// position[s] = how many ops of stream s are known to have ended before this op starts.
+using Clock = std::array<std::int32_t, kStreamCount>;
+
+struct Order {
+  std::vector<OpIndex> topological;
+  std::vector<std::int32_t> position;  // of an op in its stream, 1-based
+  std::vector<Clock> before;           // known ended when the op starts
+};
+
+class Verifier {
+ public:
+  Verifier(const Program& program, const Machine& machine, std::size_t most)
+      : program_(program), machine_(machine), most_(most) {}
+
+  std::vector<Violation> run() {
+    if (!well_formed()) return found_;
+    capacities();
+    Order order;
+    if (!happens_before(order)) return found_;
+    for (const Tier tier : {Tier::device, Tier::host}) accesses(order, tier);
+    return found_;
+  }
+
+ private:
+  void report(Violation::Kind kind, std::string what) {
+    if (found_.size() < most_) found_.push_back({kind, std::move(what)});
+  }
+  [[nodiscard]] const Op& op(OpIndex i) const { return program_.ops[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] std::string name(OpIndex i) const { return fmt::format("op {} {}", i, describe(op(i))); }
+
+  bool well_formed() {
+    const auto ops = static_cast<OpIndex>(program_.ops.size());
+    for (OpIndex i = 0; i < ops; ++i) {
+      if (static_cast<std::size_t>(op(i).stream) >= kStreamCount)
+        report(Violation::Kind::malformed, name(i) + " is on no stream");
+      for (const OpIndex other : op(i).after)
+        if (other < 0 || other >= ops || other == i)
+          report(Violation::Kind::malformed, fmt::format("{} waits for op {}", name(i), other));
+      for (const Operand& operand : op(i).operands)
+        if (operand.buffer < 0 || static_cast<std::size_t>(operand.buffer) >= program_.buffers.size())
+          report(Violation::Kind::malformed, fmt::format("{} names buffer {}", name(i), operand.buffer));
+    }
+    return found_.empty();
+  }
+
+  void capacities() {
+    for (const Buffer& buffer : program_.buffers) {
+      const Bytes arena = buffer.tier == Tier::device ? program_.device_bytes : program_.host_bytes;
+      if (buffer.size.value == 0) continue;
+      if (buffer.offset.value < 0 || buffer.offset + buffer.size > arena)
+        report(Violation::Kind::out_of_arena,
+               fmt::format("{} ends at {} of an arena of {} bytes", buffer.name,
+                           buffer.offset.value + buffer.size.value, arena.value));
+    }
+    if (program_.device_bytes > machine_.device_capacity)
+      report(Violation::Kind::overflow,
+             fmt::format("the device needs {} and has {}", format_bytes(program_.device_bytes),
+                         format_bytes(machine_.device_capacity)));
+    if (program_.tiers == TierModel::tiered && program_.host_bytes > machine_.host_capacity)
+      report(Violation::Kind::overflow,
+             fmt::format("the host needs {} and has {}", format_bytes(program_.host_bytes),
+                         format_bytes(machine_.host_capacity)));
+  }
+
+  // Kahn's algorithm over stream order and `after`; vector clocks along the way.
+  bool happens_before(Order& order) {
+    const std::size_t ops = program_.ops.size();
+    std::vector<std::vector<OpIndex>> successors(ops);
+    std::vector<std::int32_t> waiting(ops, 0);
+    std::array<OpIndex, kStreamCount> last;
+    last.fill(-1);
+    order.position.assign(ops, 0);
+    std::vector<OpIndex> previous(ops, -1);
+    std::array<std::int32_t, kStreamCount> count{};
+    for (OpIndex i = 0; i < static_cast<OpIndex>(ops); ++i) {
+      const auto stream = static_cast<std::size_t>(op(i).stream);
+      order.position[static_cast<std::size_t>(i)] = ++count[stream];
+      previous[static_cast<std::size_t>(i)] = last[stream];
+      const auto edge = [&](OpIndex from) {
+        successors[static_cast<std::size_t>(from)].push_back(i);
+        ++waiting[static_cast<std::size_t>(i)];
+      };
+      if (last[stream] >= 0) edge(last[stream]);
+      for (const OpIndex other : op(i).after) edge(other);
+      last[stream] = i;
+    }
+    std::priority_queue<OpIndex, std::vector<OpIndex>, std::greater<>> ready;
+    for (OpIndex i = 0; i < static_cast<OpIndex>(ops); ++i)
+      if (waiting[static_cast<std::size_t>(i)] == 0) ready.push(i);
+    order.before.assign(ops, Clock{});
+    while (!ready.empty()) {
+      const OpIndex i = ready.top();
+      ready.pop();
+      order.topological.push_back(i);
+      Clock& clock = order.before[static_cast<std::size_t>(i)];
+      const auto join = [&](OpIndex from) {
+        const Clock& theirs = order.before[static_cast<std::size_t>(from)];
+        for (std::size_t s = 0; s < kStreamCount; ++s) clock[s] = std::max(clock[s], theirs[s]);
+        const auto stream = static_cast<std::size_t>(op(from).stream);
+        clock[stream] = std::max(clock[stream], order.position[static_cast<std::size_t>(from)]);
+      };
+      if (previous[static_cast<std::size_t>(i)] >= 0) join(previous[static_cast<std::size_t>(i)]);
+      for (const OpIndex other : op(i).after) join(other);
+      for (const OpIndex next : successors[static_cast<std::size_t>(i)])
+        if (--waiting[static_cast<std::size_t>(next)] == 0) ready.push(next);
+    }
+    if (order.topological.size() == ops) return true;
+    for (OpIndex i = 0; i < static_cast<OpIndex>(ops); ++i)
+      if (waiting[static_cast<std::size_t>(i)] > 0) {
+        report(Violation::Kind::deadlock, name(i) + " waits for an op that waits for it");
+        break;
+      }
+    return false;
+  }
+
+  [[nodiscard]] bool ends_before(const Order& order, OpIndex first, OpIndex second) const {
+    const auto stream = static_cast<std::size_t>(op(first).stream);
+    return order.before[static_cast<std::size_t>(second)][stream] >=
+           order.position[static_cast<std::size_t>(first)];
+  }
+
+  // Elementary byte ranges between all buffer ends of the tier; per range, the accesses in topological order.
+  // Neighbours in that order that conflict must be ordered: with writes as barriers this covers all pairs.
+  void accesses(const Order& order, Tier tier) {
+    std::vector<std::int64_t> cuts;
+    for (const Buffer& buffer : program_.buffers) {
+      if (buffer.tier != tier || buffer.size.value == 0) continue;
+      cuts.push_back(buffer.offset.value);
+      cuts.push_back(buffer.offset.value + buffer.size.value);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    if (cuts.size() < 2) return;
+    struct State {
+      OpIndex writer = -1;
+      BufferId owner = -1;
+      std::vector<OpIndex> readers;  // since the write, the latest of each stream
+    };
+    std::vector<State> state(cuts.size() - 1);
+    const auto range = [&](const Buffer& buffer) {
+      const auto begin = std::lower_bound(cuts.begin(), cuts.end(), buffer.offset.value) - cuts.begin();
+      const auto end =
+          std::lower_bound(cuts.begin(), cuts.end(), buffer.offset.value + buffer.size.value) - cuts.begin();
+      return std::pair{static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
+    };
+    for (BufferId id = 0; id < static_cast<BufferId>(program_.buffers.size()); ++id) {
+      const Buffer& buffer = program_.at(id);
+      if (buffer.tier != tier || buffer.size.value == 0 || !buffer.initialised) continue;
+      const auto [begin, end] = range(buffer);
+      for (std::size_t r = begin; r < end; ++r) {
+        if (state[r].owner >= 0)
+          report(Violation::Kind::stale_read,
+                 fmt::format("{} and {} share bytes and both hold data before the step", buffer.name,
+                             program_.at(state[r].owner).name));
+        state[r].owner = id;
+      }
+    }
+    for (const OpIndex i : order.topological) {
+      // Reads see what was there before the op's own writes.
+      for (const bool writes : {false, true}) {
+        for (const Operand& operand : op(i).operands) {
+          const Buffer& buffer = program_.at(operand.buffer);
+          if (buffer.tier != tier || buffer.size.value == 0) continue;
+          const bool reads_it = operand.access != Access::write, writes_it = operand.access != Access::read;
+          if (writes ? !writes_it : !reads_it) continue;
+          const bool scratch = operand.role == Role::workspace;
+          const auto [begin, end] = range(buffer);
+          for (std::size_t r = begin; r < end; ++r) {
+            State& here = state[r];
+            if (here.writer >= 0 && here.writer != i && !ends_before(order, here.writer, i)) {
+              report(Violation::Kind::race, fmt::format("{} and {} both touch {} and one writes it",
+                                                        name(here.writer), name(i), buffer.name));
+              break;
+            }
+            if (!writes) {
+              if (here.owner != operand.buffer && !scratch) {
+                report(
+                    Violation::Kind::stale_read,
+                    fmt::format("{} reads {}, whose bytes hold {}", name(i), buffer.name,
+                                here.owner < 0 ? std::string("nothing yet") : program_.at(here.owner).name));
+                break;
+              }
+              bool replaced = false;
+              for (OpIndex& reader : here.readers)
+                if (op(reader).stream == op(i).stream) reader = i, replaced = true;
+              if (!replaced) here.readers.push_back(i);
+            } else {
+              bool raced = false;
+              for (const OpIndex reader : here.readers)
+                if (reader != i && !ends_before(order, reader, i)) {
+                  report(Violation::Kind::race, fmt::format("{} writes {} while {} may read it", name(i),
+                                                            buffer.name, name(reader)));
+                  raced = true;
+                  break;
+                }
+              here.writer = i;
+              here.owner = operand.buffer;
+              here.readers.clear();
+              if (raced) break;
+            }
+          }
+          if (found_.size() >= most_) return;
+        }
+      }
+    }
+  }
+
+  const Program& program_;
+  const Machine& machine_;
+  std::size_t most_;
+  std::vector<Violation> found_;
+};
+
+}  // namespace
+
+std::vector<Violation> verify(const Program& program, const Machine& machine, std::size_t most) {
+  return Verifier(program, machine, most).run();
+}
+
+void verify_or_throw(const Program& program, const Machine& machine) {
+  const std::vector<Violation> violations = verify(program, machine);
+  if (violations.empty()) return;
+  std::string text;
+  bool only_capacity = true;
+  for (const Violation& violation : violations) {
+    only_capacity = only_capacity && violation.kind == Violation::Kind::overflow;
+    text += (text.empty() ? "" : "; ") + violation.what;
+  }
+  if (only_capacity) fail(ExitCode::does_not_fit, "{}", text);
+  throw std::logic_error("internal error: the Program is not safe: " + text);
+}
+
+}  // namespace lazytrain
