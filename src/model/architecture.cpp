@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "formats/json.h"
+#include "model/config_document.h"
 #include "model/config_reader.h"
 #include "model/rope_config.h"
 
@@ -178,10 +179,8 @@ std::string read_dtype(const ConfigReader& config) {
 
 }  // namespace
 
-Architecture read_architecture(const std::filesystem::path& folder_or_config) {
-  const std::filesystem::path path = config_path(folder_or_config);
-  const nlohmann::json document = parse_config(path);
-  const ConfigReader config(document, path.string());
+Architecture architecture_of(const nlohmann::json& document, const std::string& where) {
+  const ConfigReader config(document, where);
   check_kind(config);
   refuse_unsupported(config);
 
@@ -196,6 +195,11 @@ Architecture read_architecture(const std::filesystem::path& folder_or_config) {
   read_tokens(config, a);
   a.checkpoint_dtype = read_dtype(config);
   return a;
+}
+
+Architecture read_architecture(const std::filesystem::path& folder_or_config) {
+  const std::filesystem::path path = config_path(folder_or_config);
+  return architecture_of(parse_config(path), path.string());
 }
 
 }  // namespace lazytrain

@@ -73,7 +73,8 @@ std::vector<ParameterGroup> parameter_groups(const Architecture& architecture);
 
 // Offsets (in elements) inside a layer's flat buffer; -1 where the layer has no such bias.
 struct LayerOffsets {
-  std::int64_t input_norm, qkv, qkv_bias, output, output_bias, post_norm, gate_up, gate_up_bias, down, down_bias;
+  std::int64_t input_norm, qkv, qkv_bias, output, output_bias, post_norm, gate_up, gate_up_bias, down,
+      down_bias;
 };
 LayerOffsets layer_offsets(const Architecture& architecture);
 
@@ -85,7 +86,8 @@ std::int64_t parameter_count(const Architecture& architecture);
 // A level is a named set of items that the forward saves; the re-forward computes the others.
 //   none: nothing        attention: qkv, core, lse, mid        mlp: mid, gate_up        all: everything
 enum class StashLevel : std::uint8_t { none, attention, mlp, all };
-inline constexpr StashLevel kStashLevels[] = {StashLevel::none, StashLevel::attention, StashLevel::mlp, StashLevel::all};
+inline constexpr StashLevel kStashLevels[] = {StashLevel::none, StashLevel::attention, StashLevel::mlp,
+                                              StashLevel::all};
 [[nodiscard]] const char* to_string(StashLevel level);
 // Throws Error(usage) listing the levels.
 StashLevel stash_level_from(const std::string& name);
@@ -102,15 +104,16 @@ struct StashItemShape {
 std::vector<StashItemShape> stash_items(const Architecture& architecture);
 [[nodiscard]] bool stash_contains(StashLevel level, StashItem item);
 // Bytes of one level for `tokens` tokens, every item aligned to kBufferAlignment; storage type 2 or 4 bytes.
-Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64_t tokens, std::int64_t type_bytes);
+Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64_t tokens,
+                  std::int64_t type_bytes);
 
 // ---- Floating-point operations (2 per multiply-add) ----
 
 struct LayerFlops {
-  double forward;                // of one layer and token, attention over `context` keys on average
-  double down_projection;        // the part that a tail-skipping re-forward leaves out
-  double attention_block;        // norm to `mid`: what a stash of level attention saves
-  double mlp_up;                 // gate and up projections: what a stash of level mlp saves
+  double forward;          // of one layer and token, attention over `context` keys on average
+  double down_projection;  // the part that a tail-skipping re-forward leaves out
+  double attention_block;  // norm to `mid`: what a stash of level attention saves
+  double mlp_up;           // gate and up projections: what a stash of level mlp saves
 };
 LayerFlops layer_flops(const Architecture& architecture, double mean_context);
 double head_flops(const Architecture& architecture);  // forward, per supervised token

@@ -16,10 +16,10 @@ namespace lazytrain {
 
 class ModelFolder {
  public:
-  // Opens config.json and the safetensors, checks that every tensor of the architecture is there with its shape and a
-  // float type (F32, F16, BF16), before anything is read. Missing, surplus-and-unknown or misshapen
-  // tensors are Error(model_file) with the tensor's name; rotary buffers ("*.inv_freq") are ignored.
-  // A folder whose lm_head.weight is stored although the head is tied must hold equal bytes.
+  // Opens config.json and the safetensors, checks that every tensor of the architecture is there with its
+  // shape and a float type (F32, F16, BF16), before anything is read. Missing, surplus-and-unknown or
+  // misshapen tensors are Error(model_file) with the tensor's name; rotary buffers ("*.inv_freq") are
+  // ignored. A folder whose lm_head.weight is stored although the head is tied must hold equal bytes.
   explicit ModelFolder(const std::filesystem::path& folder);
   ~ModelFolder();
   ModelFolder(ModelFolder&&) noexcept;
@@ -32,9 +32,9 @@ class ModelFolder {
   void read_group(std::size_t group, std::span<float> out) const;
 
   // Writes a folder that other tools load: same tensor names, shapes, dtypes (or `dtype`, "bfloat16" /
-  // "float32" / "" = as stored) and shard layout; config.json, tokenizer and other small files copied verbatim
-  // (config.json's dtype key changed only where `dtype` differs). `read` yields the fp32 values of a group;
-  // values go to bf16 by the master rule, to f16 by nearest even (overflow refused). Atomic per file.
+  // "float32" / "" = as stored) and shard layout; config.json, tokenizer and other small files copied
+  // verbatim (config.json's dtype key changed only where `dtype` differs). `read` yields the fp32 values of a
+  // group; values go to bf16 by the master rule, to f16 by nearest even (overflow refused). Atomic per file.
   void export_to(const std::filesystem::path& out, const std::string& dtype,
                  const std::function<void(std::size_t group, std::span<float> values)>& read) const;
 

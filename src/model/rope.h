@@ -15,7 +15,7 @@ namespace lazytrain {
 std::vector<float> inverse_frequencies(const RopeConfig& rope, std::int64_t head_dim);
 
 // cosine and sine, each [positions, head_dim / 2], for positions 0 .. positions-1.
-void fill_rope_tables(const RopeConfig& rope, std::int64_t head_dim, std::int64_t positions, std::span<float> cosine,
-                      std::span<float> sine);
+void fill_rope_tables(const RopeConfig& rope, std::int64_t head_dim, std::int64_t positions,
+                      std::span<float> cosine, std::span<float> sine);
 
 }  // namespace lazytrain

@@ -1,0 +1,162 @@
+#include "model/gguf_config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/error.h"
+#include "formats/text_checks.h"
+#include "model/rope.h"
+
+namespace lazytrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A float as the number its author wrote: 1e-05, not 9.999999747378752e-06.
+double as_written(float value) {
+  return std::stod(fmt::format("{}", value));
+}
+
+std::int64_t token_count(const Gguf& file) {
+  return static_cast<std::int64_t>(file.get_strings("tokenizer.ggml.tokens").size());
+}
+
+std::int64_t head_dimension(const Gguf& file, std::int64_t hidden, std::int64_t heads) {
+  const auto key = file.find_i64("llama.attention.key_length");
+  const auto value = file.find_i64("llama.attention.value_length");
+  if (key && value && *key != *value) {
+    fail(ExitCode::model_file,
+         "{}: llama.attention.key_length is {} but value_length {}; only equal ones can be trained",
+         file.path().string(), *key, *value);
+  }
+  if (key) return *key;
+  if (heads < 1 || hidden % heads != 0) {
+    fail(ExitCode::model_file,
+         "{}: llama.embedding_length is {}, which llama.attention.head_count, {}, does not divide",
+         file.path().string(), hidden, heads);
+  }
+  return hidden / heads;
+}
+
+// Converters store llama3's scaling as divisors of the frequencies. The published models differ in the factor
+// only, so the settings are found by trying them.
+std::optional<Json> llama3_scaling(const GgufTensor& divisors, double theta, std::int64_t head_dim) {
+  if (divisors.elements() != head_dim / 2 || head_dim % 2 != 0) return std::nullopt;
+  std::vector<float> stored(static_cast<std::size_t>(head_dim / 2));
+  dequantize(divisors, stored);
+  RopeConfig rope;
+  rope.theta = theta;
+  const std::vector<float> plain = inverse_frequencies(rope, head_dim);
+  rope.kind = RopeKind::llama3;
+  rope.factor = *std::ranges::max_element(stored);
+  if (!(rope.factor >= 1.0 && rope.factor <= 1e6)) return std::nullopt;
+  const std::vector<float> scaled = inverse_frequencies(rope, head_dim);
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    if (!(std::abs(plain[i] / scaled[i] / stored[i] - 1.0F) < 1e-4F)) return std::nullopt;
+  }
+  return Json{{"rope_type", "llama3"},
+              {"factor", as_written(static_cast<float>(rope.factor))},
+              {"low_freq_factor", rope.low_frequency_factor},
+              {"high_freq_factor", rope.high_frequency_factor},
+              {"original_max_position_embeddings", static_cast<std::int64_t>(rope.original_max_position)}};
+}
+
+Json rope_scaling(const Gguf& file, double theta, std::int64_t head_dim) {
+  const std::string where = file.path().string();
+  if (const auto rotated = file.find_i64("llama.rope.dimension_count"); rotated && *rotated != head_dim) {
+    fail(ExitCode::model_file,
+         "{}: llama.rope.dimension_count is {}, the head dimension {}; only equal ones can be trained", where,
+         *rotated, head_dim);
+  }
+  if (const auto type = file.find_string("llama.rope.scaling.type"); type && *type != "none") {
+    fail(ExitCode::model_file,
+         "{}: llama.rope.scaling.type is {}; only unscaled and llama3 rotation can be trained", where,
+         in_quotes(*type));
+  }
+  if (const auto linear = file.find_f32("llama.rope.scale_linear"); linear && *linear != 1.0F) {
+    fail(ExitCode::model_file,
+         "{}: llama.rope.scale_linear is {}; only unscaled and llama3 rotation can be trained", where,
+         *linear);
+  }
+  const GgufTensor* divisors = file.find("rope_freqs.weight");
+  if (divisors == nullptr) return nullptr;
+  if (auto scaling = llama3_scaling(*divisors, theta, head_dim)) return *scaling;
+  fail(ExitCode::model_file,
+       "{}: rope_freqs.weight is not the scaling of a Llama 3 model; no other can be trained", where);
+}
+
+void refuse_other_kinds(const Gguf& file) {
+  const std::string where = file.path().string();
+  const std::string architecture = file.get_string("general.architecture");
+  if (architecture != "llama") {
+    fail(ExitCode::model_file, "{}: general.architecture is {}; only 'llama' can be imported", where,
+         in_quotes(architecture));
+  }
+  if (file.find_i64("llama.expert_count").value_or(0) != 0) {
+    fail(ExitCode::model_file, "{}: llama.expert_count is {}; models with experts cannot be imported", where,
+         file.get_i64("llama.expert_count"));
+  }
+}
+
+}  // namespace
+
+GgufSpecialTokens gguf_special_tokens(const Gguf& file) {
+  const std::int64_t count = token_count(file);
+  const auto id = [&](const std::string& role) -> std::optional<std::int64_t> {
+    const std::string key = "tokenizer.ggml." + role + "_token_id";
+    const auto value = file.find_i64(key);
+    if (value && (*value < 0 || *value >= count)) {
+      fail(ExitCode::model_file, "{}: {} is {}, but there are {} tokens", file.path().string(), key, *value,
+           count);
+    }
+    return value;
+  };
+  GgufSpecialTokens tokens{.bos = id("bos"), .unknown = id("unknown"), .padding = id("padding"), .eos = {}};
+  for (const char* role : {"eos", "eot", "eom"}) {
+    const auto end = id(role);
+    if (end && std::ranges::find(tokens.eos, *end) == tokens.eos.end()) tokens.eos.push_back(*end);
+  }
+  return tokens;
+}
+
+nlohmann::ordered_json gguf_config(const Gguf& file) {
+  refuse_other_kinds(file);
+  const std::int64_t hidden = file.get_i64("llama.embedding_length");
+  const std::int64_t heads = file.get_i64("llama.attention.head_count");
+  const std::int64_t head_dim = head_dimension(file, hidden, heads);
+  const double theta = as_written(file.find_f32("llama.rope.freq_base").value_or(10000.0F));
+  const GgufSpecialTokens tokens = gguf_special_tokens(file);
+  const auto or_null = [](const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(nullptr); };
+
+  Json config;
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["attention_bias"] = file.find("blk.0.attn_q.bias") != nullptr;
+  config["attention_dropout"] = 0.0;
+  config["bos_token_id"] = or_null(tokens.bos);
+  config["eos_token_id"] = tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
+  config["head_dim"] = head_dim;
+  config["hidden_act"] = "silu";
+  config["hidden_size"] = hidden;
+  config["intermediate_size"] = file.get_i64("llama.feed_forward_length");
+  config["max_position_embeddings"] = file.get_i64("llama.context_length");
+  config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
+  config["model_type"] = "llama";
+  config["num_attention_heads"] = heads;
+  config["num_hidden_layers"] = file.get_i64("llama.block_count");
+  config["num_key_value_heads"] = file.find_i64("llama.attention.head_count_kv").value_or(heads);
+  config["pad_token_id"] = or_null(tokens.padding);
+  config["rms_norm_eps"] = as_written(file.get_f32("llama.attention.layer_norm_rms_epsilon"));
+  config["rope_scaling"] = rope_scaling(file, theta, head_dim);
+  config["rope_theta"] = theta;
+  config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
+  config["torch_dtype"] = "bfloat16";
+  config["use_cache"] = true;
+  config["vocab_size"] = token_count(file);
+  return config;
+}
+
+}  // namespace lazytrain
