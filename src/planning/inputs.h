@@ -1,0 +1,29 @@
+// What planning needs to know: the model, the machine, its costs, and the tokens of one step. Weights and
+// data are not needed: config.json and a cost table are enough.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "plan/cost_table.h"
+#include "plan/machine.h"
+#include "plan/plan.h"
+#include "program/lowering.h"
+
+namespace lazytrain {
+
+// Scratch that the layers need on the device for `slots` slots of `slot_tokens` tokens a call.
+using WorkspaceFunction = std::function<WorkspaceBytes(std::int64_t slots, std::int64_t slot_tokens)>;
+
+struct PlanningInputs {
+  LoweringContext context;
+  Machine machine;
+  CostTable costs;  // for batch.slot_tokens
+  WorkspaceFunction workspace;
+  BatchGeometry batch;                    // micro_batch 0: the planner chooses it
+  double supervised_fraction = 1;         // of the tokens, scales the head's time
+  std::optional<bool> optimizer_overlap;  // empty: the planner chooses
+};
+
+}  // namespace lazytrain

@@ -1,0 +1,52 @@
+// Policies: known ways to place a training step, each a function that makes a Plan. They decide what is kept,
+// where it lives and what is recomputed; how far ahead bytes may move (the knobs) is found afterwards by
+// `knob_ladder`, from roomy to lean. All plans give the same result; they differ in bytes and seconds.
+//
+// Micro-batch and overlap come with the arguments: `batch.micro_batch` must be set here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planning/inputs.h"
+#include "planning/solver.h"
+
+namespace lazytrain {
+
+// The names that the key `policy` takes, "auto" first.
+const std::vector<std::string>& policy_names();
+// Throws Error(usage) with the names when `name` is none of them.
+void check_policy_name(const std::string& name);
+
+// MegaTrain's schedule: a boundary every 4 layers on the device, blocks swept to their last layer, nothing of
+// a re-forward left out, logits of the whole batch kept, optimizer after the backward unless `inputs` says
+// otherwise. Five forwards a step.
+Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
+
+// A boundary every k layers on the device, the layers between recomputed; tail skip.
+Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k);
+
+// Every boundary and everything that backward needs stays on the device. Three forwards a step.
+Plan keep_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
+
+// Every boundary and a stash of `level` in every layer go to the host.
+Plan offload_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch, StashLevel level);
+
+// Every boundary materialised, a stash of `level` in the last `stashing_layers` layers; of each boundary the
+// first `boundary_share` micro-batches live on the device, of each stash the first `stash_share`.
+struct Split {
+  StashLevel level = StashLevel::none;
+  std::int64_t boundary_share = 0, stash_share = 0, stashing_layers = 0;
+};
+Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split);
+
+// The published mixed-integer program, solved: see planning/paper.h. Returns false where the solver finds no
+// point within the budgets.
+bool paper_plan(const PlanningInputs& inputs, const BatchGeometry& batch, Plan& plan);
+
+// The same plan with ever leaner knobs: weight and gradient slots, lead and lag of transfers, and at last the
+// gradient of the boundary on the host. The first is the roomiest; the last needs the fewest device bytes.
+std::vector<Plan> knob_ladder(const Plan& plan, const PlanningInputs& inputs);
+
+}  // namespace lazytrain
