@@ -1,0 +1,243 @@
+#include "training/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "formats/json.h"
+#include "training/checkpoint_folder.h"
+
+namespace lazytrain {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kManifest = "manifest.json";
+constexpr std::string_view kFormat = "lazytrain-checkpoint";
+constexpr std::int64_t kVersion = 1;
+
+std::string hexadecimal(std::uint64_t value) {
+  return fmt::format("{:016x}", value);
+}
+
+// A file name and nothing else: a manifest must not lead out of its folder.
+bool plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
+void flush(const fs::path& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool done = descriptor >= 0 && fsync(descriptor) == 0;
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (!done) fail(ExitCode::disk, "{}: cannot flush it: {}", path.string(), std::strerror(error));
+}
+
+// Puts `from` in the place of `to`. Where `to` exists the two change places at once, so that at every moment
+// a whole checkpoint has the final name; the old one is then removed under the temporary name.
+void put_in_place(const fs::path& from, const fs::path& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return;
+  if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      std::error_code ignored;
+      fs::remove_all(from, ignored);  // what stays behind is a temporary, removed at the next start
+      return;
+    }
+  }
+  fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.filename().string(),
+       std::strerror(errno));
+}
+
+std::string system_reason(const fs::filesystem_error& error) {
+  return error.code().message();
+}
+
+}  // namespace
+
+// ---- Manifest ----
+
+CheckpointManifest read_manifest(const fs::path& folder) {
+  CheckpointManifest manifest;
+  const fs::path path = folder / kManifest;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    fail(ExitCode::model_file, "{}: no {}: not a complete checkpoint", folder.string(), kManifest);
+  }
+  if (const std::uintmax_t size = fs::file_size(path, error); error || size > (std::uintmax_t{16} << 20)) {
+    fail(ExitCode::model_file, "{}: unreadable, or larger than any manifest of this program", path.string());
+  }
+  const nlohmann::json json = read_json(path, ExitCode::model_file);
+  try {
+    if (json.at("format").get<std::string>() != kFormat)
+      throw std::invalid_argument("'format' is another program's");
+    const auto version = json.at("version").get<std::int64_t>();
+    if (version != kVersion) {
+      throw std::invalid_argument(fmt::format("version {} instead of {}", version, kVersion));
+    }
+    manifest.step = json.at("step").get<std::int64_t>();
+    manifest.serial = json.at("serial").get<std::int64_t>();
+    if (manifest.step < 0 || manifest.serial < 0) throw std::invalid_argument("negative step or serial");
+    for (const nlohmann::json& entry : json.at("files")) {
+      CheckpointManifest::File file{.name = entry.at("name").get<std::string>(),
+                                    .bytes = entry.at("bytes").get<std::int64_t>()};
+      const auto text = entry.at("xxh3").get<std::string>();
+      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), file.checksum, 16);
+      if (!plain_name(file.name) || file.bytes < 0 || text.size() != 16 || parsed.ec != std::errc() ||
+          parsed.ptr != text.data() + text.size()) {
+        throw std::invalid_argument("a file entry is not valid");
+      }
+      manifest.files.push_back(std::move(file));
+    }
+  } catch (const std::exception& fault) {
+    fail(ExitCode::model_file, "{}: not a checkpoint manifest: {}", path.string(), fault.what());
+  }
+  return manifest;
+}
+
+void check_sizes(const fs::path& folder, const CheckpointManifest& manifest) {
+  for (const CheckpointManifest::File& file : manifest.files) {
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(folder / file.name, error);
+    if (error) fail(ExitCode::model_file, "{}: {} is missing", folder.string(), file.name);
+    if (size != static_cast<std::uintmax_t>(file.bytes)) {
+      fail(ExitCode::model_file, "{}: {} has {} bytes instead of {}", folder.string(), file.name, size,
+           file.bytes);
+    }
+  }
+}
+
+// ---- Writer ----
+
+CheckpointWriter::CheckpointWriter(const OutputLock& lock, std::int64_t step)
+    : output_dir_(lock.folder()),
+      temporary_(output_dir_ / fmt::format("checkpoint-{}.tmp-{}", step, getpid())),
+      step_(step) {
+  try {
+    fs::remove_all(temporary_);
+    fs::create_directory(temporary_);
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::disk, "{}: cannot create it: {}", temporary_.string(), system_reason(error));
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (committed_) return;
+  file_.reset();
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+}
+
+void CheckpointWriter::begin(const std::string& name) {
+  end();
+  check(plain_name(name) && name != kManifest, "a plain file name");
+  check(!files_.contains(name), "a file is written once");
+  name_ = name;
+  file_ = std::make_unique<AtomicFile>(temporary_ / name);
+  checksum_ = std::make_unique<Checksum>();
+  bytes_ = 0;
+}
+
+void CheckpointWriter::write(std::span<const std::byte> piece) {
+  check(file_ != nullptr, "begin() before write()");
+  file_->write(piece.data(), piece.size());
+  checksum_->add(piece);
+  bytes_ += static_cast<std::int64_t>(piece.size());
+}
+
+void CheckpointWriter::end() {
+  if (file_ == nullptr) return;
+  file_->commit();
+  files_[name_] = {.bytes = bytes_, .checksum = checksum_->value()};
+  file_.reset();
+}
+
+void CheckpointWriter::add(const std::string& name, std::string_view text) {
+  begin(name);
+  write(std::as_bytes(std::span(text)));
+  end();
+}
+
+void CheckpointWriter::take_in_other_files() {
+  for (const fs::directory_entry& entry : fs::directory_iterator(temporary_)) {
+    const std::string name = entry.path().filename().string();
+    if (files_.contains(name)) continue;
+    check(entry.is_regular_file(), "a checkpoint holds plain files only");
+    flush(entry.path());
+    const MappedFile mapped(entry.path());
+    files_[name] = {.bytes = static_cast<std::int64_t>(mapped.bytes().size()),
+                    .checksum = checksum(mapped.bytes())};
+  }
+}
+
+fs::path CheckpointWriter::commit() {
+  end();
+  take_in_other_files();
+  std::int64_t serial = 1;
+  for (const CheckpointInfo& other : list_checkpoints(output_dir_))
+    serial = std::max(serial, other.serial + 1);
+
+  nlohmann::ordered_json manifest;
+  manifest["format"] = kFormat;
+  manifest["version"] = kVersion;
+  manifest["step"] = step_;
+  manifest["serial"] = serial;
+  manifest["files"] = nlohmann::ordered_json::array();
+  for (const auto& [name, entry] : files_) {
+    manifest["files"].push_back(
+        {{"name", name}, {"bytes", entry.bytes}, {"xxh3", hexadecimal(entry.checksum)}});
+  }
+  // write_json flushes the file and the folder, and with it every name above.
+  write_json(temporary_ / kManifest, manifest);
+  fs::path final_path = output_dir_ / fmt::format("checkpoint-{}", step_);
+  put_in_place(temporary_, final_path);
+  committed_ = true;
+  sync_directory(output_dir_);
+  return final_path;
+}
+
+// ---- Reader ----
+
+Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)) {
+  const CheckpointManifest manifest = read_manifest(path_);
+  check_sizes(path_, manifest);
+  for (const CheckpointManifest::File& file : manifest.files) {
+    const MappedFile mapped(path_ / file.name);
+    if (checksum(mapped.bytes()) != file.checksum) {
+      fail(ExitCode::model_file, "{}: {} is damaged: its checksum is not the one in {}", path_.string(),
+           file.name, kManifest);
+    }
+    files_[file.name] = file.bytes;
+  }
+  step_ = manifest.step;
+  serial_ = manifest.serial;
+}
+
+Bytes Checkpoint::size() const {
+  Bytes sum;
+  for (const auto& [name, bytes] : files_) sum.value += bytes;
+  return sum;
+}
+
+MappedFile Checkpoint::map(const std::string& name) const {
+  if (!has(name)) {
+    fail(ExitCode::model_file, "{}: the checkpoint has no {}; it cannot be resumed from", path_.string(),
+         name);
+  }
+  return MappedFile(path_ / name);
+}
+
+std::string Checkpoint::text(const std::string& name) const {
+  return std::string(map(name).text());
+}
+
+}  // namespace lazytrain

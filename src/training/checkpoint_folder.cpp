@@ -1,0 +1,218 @@
+#include "training/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <limits>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "training/checkpoint.h"
+
+namespace lazytrain {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr const char* kLockName = ".lazytrain.lock";
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// The step in "checkpoint-<step>".
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  return whole_number(name.substr(kPrefix.size()));
+}
+
+// The process in "<anything>.tmp-<pid>".
+std::optional<std::int64_t> process_of(std::string_view name) {
+  const std::size_t at = name.rfind(kTemporary);
+  if (at == std::string_view::npos) return std::nullopt;
+  return whole_number(name.substr(at + kTemporary.size()));
+}
+
+bool process_gone(std::int64_t process) {
+  if (process == getpid()) return true;  // an earlier process of the same number, as in containers
+  if (process > std::numeric_limits<pid_t>::max() || process == 0) return true;
+  return kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+}
+
+// Under a temporary name first: a deletion that is cut short leaves no half checkpoint.
+void remove_checkpoint(const fs::path& path) {
+  fs::path doomed = path;
+  doomed += fmt::format("{}{}", kTemporary, getpid());
+  std::error_code error;
+  fs::rename(path, doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+  if (error) log::warning("{}: cannot delete the old checkpoint: {}", path.string(), error.message());
+}
+
+}  // namespace
+
+OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail(ExitCode::disk, "output_dir {}: cannot create it: {}", folder_.string(), error.message());
+  const fs::path path = folder_ / kLockName;
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail(ExitCode::disk, "{}: cannot create it: {}", path.string(), std::strerror(errno));
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    char owner[32] = {};
+    const ssize_t size = pread(descriptor_, owner, sizeof(owner) - 1, 0);
+    close(descriptor_);
+    if (reason != EWOULDBLOCK) {
+      fail(ExitCode::disk, "{}: cannot lock it: {}", path.string(), std::strerror(reason));
+    }
+    const std::string_view text(owner, size > 0 ? static_cast<std::size_t>(size) : 0);
+    fail(ExitCode::usage,
+         "output_dir {}: process {} is training into it; wait for it or choose another folder",
+         folder_.string(), whole_number(text) ? text : std::string_view("unknown"));
+  }
+  const std::string owner = std::to_string(getpid());
+  // Only for the message above: a lock without a number is as good.
+  [[maybe_unused]] const bool written =
+      ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, owner.data(), owner.size(), 0) > 0;
+}
+
+OutputLock::~OutputLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::vector<std::string> remove_stale_temporaries(const OutputLock& lock) {
+  std::vector<std::string> removed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(lock.folder())) {
+    std::string name = entry.path().filename().string();
+    const std::optional<std::int64_t> process = process_of(name);
+    if (!process || !(name.starts_with(kPrefix) || process_gone(*process))) continue;
+    std::error_code error;
+    fs::remove_all(entry.path(), error);
+    if (error) {
+      log::warning("{}: cannot remove what a killed run left: {}", entry.path().string(), error.message());
+    } else {
+      removed.push_back(std::move(name));
+    }
+  }
+  return removed;
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& output_dir) {
+  std::vector<CheckpointInfo> checkpoints;
+  if (!fs::is_directory(output_dir)) return checkpoints;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+    const std::optional<std::int64_t> step = step_of(entry.path().filename().string());
+    if (!step || !entry.is_directory()) continue;
+    CheckpointInfo info{.path = entry.path(), .step = *step};
+    try {
+      const CheckpointManifest manifest = read_manifest(info.path);
+      info.serial = manifest.serial;
+      if (manifest.step != info.step) {
+        fail(ExitCode::model_file, "{}: its manifest is of step {}", info.path.string(), manifest.step);
+      }
+      check_sizes(info.path, manifest);
+    } catch (const Error& error) {
+      info.fault = error.what();
+    }
+    checkpoints.push_back(std::move(info));
+  }
+  std::sort(checkpoints.begin(), checkpoints.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return std::pair(a.serial, a.step) < std::pair(b.serial, b.step);
+  });
+  return checkpoints;
+}
+
+std::optional<Checkpoint> latest_checkpoint(const fs::path& output_dir) {
+  std::vector<CheckpointInfo> checkpoints = list_checkpoints(output_dir);
+  for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
+    if (info->fault.empty()) {
+      try {
+        return Checkpoint(info->path);
+      } catch (const Error& error) {
+        info->fault = error.what();
+      }
+    }
+    log::warning("{}; passed over", info->fault);
+  }
+  if (!checkpoints.empty()) {
+    fail(ExitCode::model_file,
+         "{}: none of its {} checkpoints is complete; to start anew set resume_from_checkpoint: null and "
+         "overwrite_output_dir: true",
+         output_dir.string(), checkpoints.size());
+  }
+  return std::nullopt;
+}
+
+std::optional<Checkpoint> checkpoint_to_resume(const std::string& wish, const fs::path& output_dir) {
+  if (wish == "auto") return latest_checkpoint(output_dir);
+  if (!fs::is_directory(wish)) {
+    fail(ExitCode::model_file,
+         "resume_from_checkpoint: {} is not a folder; give a checkpoint-<step> folder or auto", wish);
+  }
+  return Checkpoint(wish);
+}
+
+void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int64_t limit) {
+  if (limit <= 0) return;
+  try {
+    const Checkpoint verified(newest);
+  } catch (const Error& error) {
+    fail(ExitCode::disk,
+         "{} (right after it was written: the disk is failing); no older checkpoint was deleted",
+         error.what());
+  }
+  std::vector<CheckpointInfo> checkpoints = list_checkpoints(lock.folder());
+  std::erase_if(checkpoints, [&](const CheckpointInfo& info) { return fs::equivalent(info.path, newest); });
+  const std::int64_t surplus = static_cast<std::int64_t>(checkpoints.size()) + 1 - limit;
+  // Broken ones are of no use to anybody: they go first.
+  std::stable_partition(checkpoints.begin(), checkpoints.end(),
+                        [](const CheckpointInfo& info) { return !info.fault.empty(); });
+  for (std::int64_t i = 0; i < surplus; ++i) remove_checkpoint(checkpoints[static_cast<std::size_t>(i)].path);
+  if (surplus > 0) sync_directory(lock.folder());
+}
+
+Bytes free_space(const fs::path& folder) {
+  fs::path existing = fs::absolute(folder);
+  while (!fs::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+  struct statvfs status {};
+  if (statvfs(existing.c_str(), &status) != 0) {
+    fail(ExitCode::disk, "{}: cannot ask for its free space: {}", existing.string(), std::strerror(errno));
+  }
+  const auto blocks = static_cast<std::uint64_t>(status.f_bavail);
+  const auto block = static_cast<std::uint64_t>(status.f_frsize);
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return {static_cast<std::int64_t>(block != 0 && blocks > kMost / block ? kMost : blocks * block)};
+}
+
+void check_disk_space(const fs::path& output_dir, const DiskNeed& need) {
+  std::int64_t together = std::max<std::int64_t>(0, need.checkpoints);
+  if (need.limit > 0) {
+    // Those that are there make room one by one, but only after the new one is whole.
+    const auto present = static_cast<std::int64_t>(list_checkpoints(output_dir).size());
+    together = std::min(together, need.limit + 1 - std::min(present, need.limit));
+  }
+  const Bytes needed = need.checkpoint * together + need.model;
+  const Bytes free = free_space(output_dir);
+  if (needed <= free) return;
+  fail(ExitCode::disk,
+       "output_dir {}: {} checkpoints of {} and the trained model of {} need {} more, but {} are free; lower "
+       "save_total_limit, set save_only_model: true, or choose another folder",
+       output_dir.string(), together, format_bytes(need.checkpoint), format_bytes(need.model),
+       format_bytes(needed), format_bytes(free));
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,28 @@
+// Stopping on request: Ctrl-C and SIGTERM ask the trainer to finish the step, save and end; a second signal
+// ends the process at once. Either way the exit code is 130.
+#pragma once
+
+#include <csignal>
+
+namespace lazytrain {
+
+// While one of these lives, SIGINT and SIGTERM set a flag instead of ending the process; afterwards the
+// earlier handlers are back. At most one at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // True from the first signal on. Cheap: ask at every step, and wherever waiting is long.
+  [[nodiscard]] bool requested() const;
+  // The signal that asked, 0 before.
+  [[nodiscard]] int signal() const;
+
+ private:
+  struct sigaction interrupt_ {};
+  struct sigaction terminate_ {};
+};
+
+}  // namespace lazytrain

@@ -1,0 +1,208 @@
+#include "training/trainer_log.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "formats/json.h"
+
+namespace lazytrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kLogName = "trainer_log.jsonl";
+constexpr const char* kStateName = "trainer_state.json";
+
+// The part that training and evaluation lines share, in LLaMA-Factory's order.
+Json line_tail(const TrainerLogPoint& point, const TrainerLogSettings& settings) {
+  const double percentage = settings.total_steps > 0 ? 100.0 * static_cast<double>(point.step) /
+                                                           static_cast<double>(settings.total_steps)
+                                                     : 100.0;
+  Json tail;
+  tail["epoch"] = point.epoch;
+  tail["percentage"] = std::round(percentage * 100) / 100;
+  tail["elapsed_time"] = timedelta_text(point.elapsed);
+  if (point.remaining) tail["remaining_time"] = timedelta_text(*point.remaining);
+  tail["throughput"] = std::round(point.tokens_per_second * 100) / 100;
+  tail["total_tokens"] = point.tokens;
+  return tail;
+}
+
+double per_second(std::int64_t count, Seconds seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+}  // namespace
+
+std::string timedelta_text(Seconds seconds) {
+  const auto whole = static_cast<long long>(std::clamp(seconds, 0.0, 1e15));
+  const long long days = whole / 86400;
+  const std::string clock =
+      fmt::format("{}:{:02}:{:02}", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
+  if (days == 0) return clock;
+  return fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
+}
+
+TrainerLog::TrainerLog(std::filesystem::path folder, const TrainerLogSettings& settings)
+    : folder_(std::move(folder)), settings_(settings) {
+  write_file(folder_ / kLogName, "");
+}
+
+TrainerLog::TrainerLog(std::filesystem::path folder, const TrainerLogSettings& settings, std::int64_t step,
+                       std::string_view state_json)
+    : folder_(std::move(folder)), settings_(settings) {
+  read_history(step, state_json);
+  truncate_log(step);
+}
+
+void TrainerLog::read_history(std::int64_t step, std::string_view state_json) {
+  const Json state = parse_ordered_json(state_json, kStateName, ExitCode::model_file);
+  const auto history = state.is_object() ? state.find("log_history") : state.end();
+  if (!state.is_object() || history == state.end() || !history->is_array()) {
+    fail(ExitCode::model_file, "{}: no list 'log_history'; the checkpoint is not one of this program",
+         kStateName);
+  }
+  for (const Json& entry : *history) {
+    const auto number = entry.is_object() ? entry.find("step") : entry.end();
+    if (!entry.is_object() || number == entry.end() || !number->is_number_integer()) {
+      fail(ExitCode::model_file, "{}: an entry of 'log_history' has no step", kStateName);
+    }
+    // A run that is continued has not finished: its summary will be written anew.
+    if (number->get<std::int64_t>() <= step && !entry.contains("train_runtime"))
+      history_.push_back(entry.dump());
+  }
+  const auto metric = state.find("best_metric");
+  const auto best = state.find("best_global_step");
+  if (metric == state.end() || !metric->is_number() || best == state.end() || !best->is_number_integer())
+    return;
+  best_metric_ = metric->get<double>();
+  best_step_ = best->get<std::int64_t>();
+}
+
+void TrainerLog::truncate_log(std::int64_t step) const {
+  const std::filesystem::path path = folder_ / kLogName;
+  if (!std::filesystem::exists(path)) return write_file(path, "");
+  const std::string text = read_file(path);
+  std::string kept;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // cut off by a crash
+    const std::string_view line(text.data() + begin, end - begin);
+    nlohmann::json entry;
+    const bool good = !try_parse_json(line, entry) && entry.is_object() && entry.contains("current_steps") &&
+                      entry["current_steps"].is_number_integer();
+    if (good && entry["current_steps"].get<std::int64_t>() <= step) kept.append(line).push_back('\n');
+    begin = end + 1;
+  }
+  if (kept != text) write_file(path, kept);
+}
+
+void TrainerLog::append_line(const std::string& line) const {
+  const std::filesystem::path path = folder_ / kLogName;
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const std::string text = line + "\n";
+  // One write a line: a reader, or a crash, sees whole lines.
+  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (written != static_cast<ssize_t>(text.size())) {
+    fail(ExitCode::disk, "{}: cannot append a line: {}", path.string(),
+         written < 0 ? std::strerror(error) : "no space left");
+  }
+}
+
+void TrainerLog::training(const TrainerLogPoint& point, const TrainingLog& log) {
+  Json line;
+  line["current_steps"] = point.step;
+  line["total_steps"] = settings_.total_steps;
+  line["loss"] = log.loss;
+  line["lr"] = log.lr;
+  line["grad_norm"] = log.grad_norm;
+  line.update(line_tail(point, settings_));
+  append_line(line.dump());
+
+  Json entry;
+  entry["epoch"] = point.epoch;
+  entry["grad_norm"] = log.grad_norm;
+  entry["learning_rate"] = log.lr;
+  entry["loss"] = log.loss;
+  entry["step"] = point.step;
+  history_.push_back(entry.dump());
+}
+
+void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& log) {
+  Json line;
+  line["current_steps"] = point.step;
+  line["total_steps"] = settings_.total_steps;
+  line["eval_loss"] = log.loss;
+  line.update(line_tail(point, settings_));
+  append_line(line.dump());
+
+  Json entry;
+  entry["epoch"] = point.epoch;
+  entry["eval_loss"] = log.loss;
+  entry["eval_runtime"] = log.runtime;
+  entry["eval_samples_per_second"] = per_second(log.samples, log.runtime);
+  entry["eval_steps_per_second"] = per_second(log.steps, log.runtime);
+  entry["step"] = point.step;
+  history_.push_back(entry.dump());
+  if (std::isfinite(log.loss) && (!best_metric_ || log.loss < *best_metric_)) {
+    best_metric_ = log.loss;
+    best_step_ = point.step;
+  }
+}
+
+void TrainerLog::finished(const TrainerLogPoint& point, double mean_loss, Seconds runtime,
+                          std::int64_t samples) {
+  Json entry;
+  entry["epoch"] = point.epoch;
+  entry["step"] = point.step;
+  entry["total_flos"] = point.flops;
+  entry["train_loss"] = mean_loss;
+  entry["train_runtime"] = runtime;
+  entry["train_samples_per_second"] = per_second(samples, runtime);
+  entry["train_steps_per_second"] = per_second(point.step, runtime);
+  history_.push_back(entry.dump());
+}
+
+std::string TrainerLog::state_json(const TrainerLogPoint& point) const {
+  Json state;
+  state["best_global_step"] = best_metric_ ? Json(best_step_) : Json();
+  state["best_metric"] = best_metric_ ? Json(*best_metric_) : Json();
+  state["best_model_checkpoint"] = nullptr;
+  state["epoch"] = point.epoch;
+  state["eval_steps"] = settings_.eval_steps;
+  state["global_step"] = point.step;
+  state["is_hyper_param_search"] = false;
+  state["is_local_process_zero"] = true;
+  state["is_world_process_zero"] = true;
+  state["log_history"] = Json::array();
+  for (const std::string& entry : history_) state["log_history"].push_back(Json::parse(entry));
+  state["logging_steps"] = settings_.logging_steps;
+  state["max_steps"] = settings_.total_steps;
+  state["num_input_tokens_seen"] = point.tokens;
+  state["num_train_epochs"] = settings_.epochs;
+  state["save_steps"] = settings_.save_steps;
+  state["stateful_callbacks"] = Json::object();
+  state["total_flos"] = point.flops;
+  state["train_batch_size"] = settings_.train_batch_size;
+  state["trial_name"] = nullptr;
+  state["trial_params"] = nullptr;
+  return state.dump(2) + "\n";
+}
+
+void TrainerLog::write_state(const TrainerLogPoint& point) const {
+  write_file(folder_ / kStateName, state_json(point));
+}
+
+}  // namespace lazytrain
