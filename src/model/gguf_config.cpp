@@ -45,7 +45,7 @@ std::int64_t head_dimension(const Gguf& file, std::int64_t hidden, std::int64_t 
 // Converters store llama3's scaling as divisors of the frequencies. The published models differ in the factor
 // only, so the settings are found by trying them.
 std::optional<Json> llama3_scaling(const GgufTensor& divisors, double theta, std::int64_t head_dim) {
-  if (divisors.elements() != head_dim / 2 || head_dim % 2 != 0) return std::nullopt;
+  if (head_dim < 2 || head_dim % 2 != 0 || divisors.elements() != head_dim / 2) return std::nullopt;
   std::vector<float> stored(static_cast<std::size_t>(head_dim / 2));
   dequantize(divisors, stored);
   RopeConfig rope;
@@ -137,7 +137,9 @@ nlohmann::ordered_json gguf_config(const Gguf& file) {
   config["attention_bias"] = file.find("blk.0.attn_q.bias") != nullptr;
   config["attention_dropout"] = 0.0;
   config["bos_token_id"] = or_null(tokens.bos);
-  config["eos_token_id"] = tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
+  config["eos_token_id"] = nullptr;
+  if (tokens.eos.size() == 1) config["eos_token_id"] = tokens.eos.front();
+  if (tokens.eos.size() > 1) config["eos_token_id"] = tokens.eos;
   config["head_dim"] = head_dim;
   config["hidden_act"] = "silu";
   config["hidden_size"] = hidden;

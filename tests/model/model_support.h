@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "formats/tensor_type.h"
 
 namespace lazytrain {
 
@@ -32,6 +35,22 @@ class TemporaryFolder {
 
 // config.json of a small llama, correct in every respect.
 nlohmann::json small_config();
+
+// config.json and random weights of that model in `folder`; `type` says how a tensor is stored, `extra`
+// tensors come last, with random values, or the embedding's where they have its name in `copies`.
+struct ModelFiles {
+  std::function<TensorType(const std::string& name)> type = [](const std::string&) {
+    return TensorType::f32;
+  };
+  std::int64_t largest_shard = 5'000'000'000;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> extra;  // name and shape
+  std::string copy_of_embedding;                                         // one of them
+  std::vector<std::string> without;                                      // tensors left out
+};
+void write_model(const std::filesystem::path& folder, const nlohmann::json& config,
+                 const ModelFiles& files = {});
+
+std::string content_of(const std::filesystem::path& file);
 
 struct Failure {
   ExitCode code;
