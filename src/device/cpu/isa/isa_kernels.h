@@ -1,0 +1,35 @@
+// The kernels of the instruction set this source is being compiled for; what they do is told in
+// device/cpu/kernels_table.h.
+#pragma once
+
+#include "device/cpu/kernels_table.h"
+
+namespace lazytrain::LAZYTRAIN_ISA {
+
+void bias_gradient(const BiasGradient& op, std::int64_t begin, std::int64_t end);
+void rms_norm_weight_gradient(const RmsNormBackward& op, const float* inverse, std::int64_t begin,
+                              std::int64_t end);
+void rms_norm_forward(const RmsNormForward& op, std::int64_t begin, std::int64_t end);
+void rms_norm_inverse(const RmsNormBackward& op, float* inverse, std::int64_t begin, std::int64_t end);
+void rms_norm_backward(const RmsNormBackward& op, const float* inverse, std::int64_t begin, std::int64_t end);
+void rope(const Rope& op, std::int64_t begin, std::int64_t end);
+void swiglu_forward(const SwigluForward& op, std::int64_t begin, std::int64_t end);
+void swiglu_backward(const SwigluBackward& op, std::int64_t begin, std::int64_t end);
+void cross_entropy(const CrossEntropy& op, std::int64_t begin, std::int64_t end);
+void arg_max(const ArgMax& op, std::int64_t begin, std::int64_t end);
+void add(const Add& op, std::int64_t begin, std::int64_t end);
+void offload_gradient(const OffloadGradient& op, std::int64_t chunk);
+
+void attention_forward(const AttentionForward& op, std::int64_t task, float* scratch);
+void attention_delta(const AttentionBackward& op, std::int64_t begin, std::int64_t end);
+void attention_backward_whole(const AttentionBackward& op, std::int64_t slot, std::int64_t kv_head,
+                              float* scratch);
+void attention_backward_keys(const AttentionBackward& op, std::int64_t slot, std::int64_t kv_head,
+                             std::int64_t key_block, float* scratch);
+void attention_backward_queries(const AttentionBackward& op, std::int64_t slot, std::int64_t head,
+                                std::int64_t query_block, float* scratch);
+void attention_decode(const AttentionDecode& op, std::int64_t sequence, std::int64_t kv_head, float* scratch);
+
+extern const cpu::KernelTable kKernels;
+
+}  // namespace lazytrain::LAZYTRAIN_ISA
