@@ -1,0 +1,220 @@
+#include "text/chat_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"smollm2", "chatml", "plain", "alpaca"};
+constexpr std::array<std::string_view, 3> kRoles{"system", "user", "assistant"};
+
+constexpr std::string_view kSmolLm2System =
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+// What models tuned on Alpaca data expect to the letter.
+constexpr std::string_view kAlpacaPreamble =
+    "Below is an instruction that describes a task. Write a response that appropriately completes the "
+    "request.";
+
+std::string_view name_of(Role role) {
+  return kRoles[static_cast<std::size_t>(role)];
+}
+
+}  // namespace
+
+std::optional<Role> parse_role(std::string_view name) {
+  const auto* found = std::find(kRoles.begin(), kRoles.end(), name);
+  if (found == kRoles.end()) return std::nullopt;
+  return static_cast<Role>(found - kRoles.begin());
+}
+
+std::span<const std::string_view> template_names() {
+  return kNames;
+}
+
+// Collects the tokens of one conversation. Prompt text in a row is encoded as one text.
+class ChatTemplate::Writer {
+ public:
+  Writer(const Tokenizer& tokenizer, bool train_on_prompt)
+      : tokenizer_(tokenizer), train_on_prompt_(train_on_prompt) {}
+
+  void prompt(std::string_view text) { pending_ += text; }
+  void response(std::string_view text) {
+    flush();
+    encode(text, true);
+  }
+  void token(std::int32_t id, bool supervised) {
+    flush();
+    out_.ids.push_back(id);
+    mark(supervised);
+    in_text_ = false;
+  }
+  void tokens(std::span<const std::int32_t> ids) {
+    for (const std::int32_t id : ids) token(id, false);
+  }
+  Rendered finish() {
+    flush();
+    return std::move(out_);
+  }
+
+ private:
+  void flush() {
+    encode(pending_, false);
+    pending_.clear();
+  }
+  void encode(std::string_view text, bool supervised) {
+    if (text.empty()) return;
+    tokenizer_.encode(text, {.parse_special = false, .continues = in_text_}, out_.ids);
+    mark(supervised);
+    in_text_ = true;
+  }
+  void mark(bool supervised) {
+    out_.supervised.resize(out_.ids.size(), supervised || train_on_prompt_ ? 1 : 0);
+  }
+
+  const Tokenizer& tokenizer_;
+  bool train_on_prompt_;
+  bool in_text_ = false;  // the last thing written was text
+  std::string pending_;
+  Rendered out_;
+};
+
+ChatTemplate::ChatTemplate(Kind kind, Tokenizer tokenizer) : kind_(kind), tokenizer_(std::move(tokenizer)) {
+  if (kind_ == Kind::smollm2 || kind_ == Kind::chatml) {
+    const auto need = [&](std::string_view token) {
+      const auto id = tokenizer_.token_to_id(token);
+      if (!id) {
+        fail(ExitCode::usage,
+             "template '{}' needs the token '{}', which {} lacks; choose 'plain' or 'alpaca'", name(), token,
+             tokenizer_.where());
+      }
+      return *id;
+    };
+    start_id_ = need("<|im_start|>");
+    end_id_ = need("<|im_end|>");
+  } else {
+    const auto end = tokenizer_.end_of_text();
+    if (!end) {
+      fail(ExitCode::usage,
+           "template '{}' ends a response with the end-of-text token, but no eos_token is named beside {}; "
+           "add it "
+           "to tokenizer_config.json",
+           name(), tokenizer_.where());
+    }
+    end_id_ = *end;
+  }
+  stop_ids_ = tokenizer_.stop_ids();
+  stop_ids_.push_back(end_id_);
+  std::sort(stop_ids_.begin(), stop_ids_.end());
+  stop_ids_.erase(std::unique(stop_ids_.begin(), stop_ids_.end()), stop_ids_.end());
+}
+
+ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
+  const auto* found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end())
+    fail(ExitCode::usage, "template '{}' is not known; choose one of {}", name, fmt::join(kNames, ", "));
+  return {static_cast<Kind>(found - kNames.begin()), tokenizer};
+}
+
+std::string_view ChatTemplate::name() const {
+  return kNames[static_cast<std::size_t>(kind_)];
+}
+
+Rendered ChatTemplate::render(std::span<const Message> conversation, RenderOptions options) const {
+  if (conversation.empty()) fail(ExitCode::data, "the conversation has no messages");
+  if (options.add_generation_prompt && conversation.back().role == Role::assistant)
+    fail(ExitCode::data, "the conversation ends with an assistant turn, so there is nothing to answer");
+  Writer writer(tokenizer_, options.train_on_prompt);
+  switch (kind_) {
+    case Kind::smollm2:
+    case Kind::chatml:
+      render_chatml(conversation, options.add_generation_prompt, writer);
+      break;
+    case Kind::plain:
+      render_plain(conversation, writer);
+      break;
+    case Kind::alpaca:
+      render_alpaca(conversation, writer);
+      break;
+  }
+  return writer.finish();
+}
+
+void ChatTemplate::render_chatml(std::span<const Message> conversation, bool generation,
+                                 Writer& writer) const {
+  const auto open = [&](Role role) {
+    writer.token(start_id_, false);
+    writer.prompt(name_of(role));
+    writer.prompt("\n");
+  };
+  if (kind_ == Kind::smollm2 && conversation.front().role != Role::system) {
+    open(Role::system);
+    writer.prompt(kSmolLm2System);
+    writer.token(end_id_, false);
+    writer.prompt("\n");
+  }
+  for (std::size_t i = 0; i < conversation.size(); ++i) {
+    const Message& message = conversation[i];
+    if (i > 0) writer.prompt("\n");
+    open(message.role);
+    const bool answer = message.role == Role::assistant;
+    if (answer) {
+      writer.response(message.content);
+    } else {
+      writer.prompt(message.content);
+    }
+    writer.token(end_id_, answer);
+  }
+  if (generation) {
+    writer.prompt("\n");
+    open(Role::assistant);
+  }
+}
+
+void ChatTemplate::render_plain(std::span<const Message> conversation, Writer& writer) const {
+  writer.tokens(tokenizer_.prefix_ids());
+  for (const Message& message : conversation) {
+    if (message.role == Role::assistant) {
+      writer.response(message.content);
+      writer.token(end_id_, true);
+    } else {
+      writer.prompt(message.content);
+      writer.prompt("\n");
+    }
+  }
+}
+
+void ChatTemplate::render_alpaca(std::span<const Message> conversation, Writer& writer) const {
+  writer.tokens(tokenizer_.prefix_ids());
+  const bool own_system = conversation.front().role == Role::system;
+  writer.prompt(own_system ? std::string_view(conversation.front().content) : kAlpacaPreamble);
+  writer.prompt("\n\n");
+  const auto turns = conversation.subspan(own_system ? 1 : 0);
+  Role expected = Role::user;
+  for (const Message& message : turns) {
+    if (message.role != expected) {
+      fail(ExitCode::data,
+           "template 'alpaca' takes user and assistant in turns, but a turn of the {} stands where "
+           "the {} should speak",
+           name_of(message.role), name_of(expected));
+    }
+    if (message.role == Role::user) {
+      if (&message != &turns.front()) writer.prompt("\n\n");
+      writer.prompt("### Instruction:\n");
+      writer.prompt(message.content);
+      writer.prompt("\n\n### Response:\n");
+      expected = Role::assistant;
+    } else {
+      writer.response(message.content);
+      writer.token(end_id_, true);
+      expected = Role::user;
+    }
+  }
+}
+
+}  // namespace lazytrain
