@@ -13,9 +13,6 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
     const auto index = static_cast<std::int64_t>(g);
     state.weights.push_back(
         builder.persistent(name_of("host.w", index), tier, {group.elements * context.type_bytes}, true));
-    const bool split = training && context.type_bytes == 2;  // in fp32 runs the weight is the master
-    state.master.push_back(
-        split ? builder.persistent(name_of("host.master", index), tier, {group.elements * 4}, true) : -1);
     state.states.push_back(
         training ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
                  : -1);
@@ -38,8 +35,6 @@ Op make_update(const LoweringContext& context, const StateBuffers& state, std::s
                  {Role::weights, state.weights[group], Access::read_write},
                  {Role::states, state.states[group], Access::read_write},
                  {Role::clip, state.clip, Access::read}};
-  if (state.master[group] >= 0)
-    op.operands.push_back({Role::master, state.master[group], Access::read_write});
   return op;
 }
 

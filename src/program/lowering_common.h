@@ -15,7 +15,7 @@ namespace lazytrain {
 // Parameters, states and gradients of every group. They come first in their tier, so that their offsets are
 // the same in every Program of a run.
 struct StateBuffers {
-  std::vector<BufferId> weights, master, states, gradient, norm;  // by group; -1 where there is none
+  std::vector<BufferId> weights, states, gradient, norm;  // by group; -1 where there is none
   BufferId clip = -1;
 };
 StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context);

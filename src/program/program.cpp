@@ -54,7 +54,7 @@ const char* to_string(Role role) {
                                      "gradient",  "accumulator", "projection_accumulator",
                                      "loss",      "logits",      "batch",
                                      "constants", "cache",       "workspace",
-                                     "master",    "states",      "group_gradient",
+                                        "states",      "group_gradient",
                                      "norm",      "clip"};
   return kNames[static_cast<std::size_t>(role)];
 }
@@ -100,7 +100,7 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
     if (now > most) most = now, peak = static_cast<OpIndex>(i);
   }
   const auto category = [](const std::string& name) -> std::string {
-    static const std::array<std::pair<const char*, const char*>, 22> kPrefixes{
+    static const std::array<std::pair<const char*, const char*>, 21> kPrefixes{
         {{"dev.batch", "index arrays"},
          {"host.batch", "index arrays"},
          {"dev.rope", "rotary tables"},
@@ -117,8 +117,7 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
          {"dev.cache", "key-value cache"},
          {"dev.db", "boundary gradient"},
          {"host.db", "boundary gradient"},
-         {"host.master", "fp32 masters"},
-         {"host.states", "optimizer states"},
+         {"host.states", "masters and moments"},
          {"host.grad", "gradients"},
          {"host.w", "weights"},
          {"dev.b", "boundaries"},

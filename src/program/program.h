@@ -71,8 +71,7 @@ enum class Role : std::uint8_t {
   constants,               // rotary tables
   cache,                   // keys and values of one layer
   workspace,               // scratch of compute ops
-  master,                  // fp32 master weights
-  states,                  // optimizer states
+  states,                  // optimizer states, fp32 masters included
   group_gradient,          // a group's gradient as it left the device
   norm,                    // partial sums of squares
   clip                     // global norm and clip factor
