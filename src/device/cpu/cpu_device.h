@@ -29,8 +29,8 @@ struct CpuDeviceOptions {
   // Emulated, for timing: compute threads are bound to the first cores and everything else to the rest, so
   // that overlap is physically real. Off: all threads use all cores (a mere memory cap).
   bool split_cores = false;
-  Bytes device_capacity;  // emulated: the hard cap of the device arena
-  LinkRates links;        // emulated
+  Bytes device_capacity = {};  // emulated: the hard cap of the device arena
+  LinkRates links = {};        // emulated
 };
 
 // A Device whose host work can use a thread pool of its own.

@@ -1,0 +1,51 @@
+#include "device/cpu/cpu_stream.h"
+
+#include <utility>
+
+namespace lazytrain::cpu {
+
+CpuStream::CpuStream(StreamOptions options) : options_(std::move(options)), thread_([this] { work_off(); }) {}
+
+CpuStream::~CpuStream() {
+  queue_.close();
+  thread_.join();
+}
+
+void CpuStream::run(Work& work) {
+  if (const auto* wait = std::get_if<WaitWork>(&work)) {
+    if (wait->progress->reached(wait->count)) return;
+    wait->progress->wait(wait->count, options_.spin);
+    options_.link.idled();
+    return;
+  }
+  if (failed_.load(std::memory_order_relaxed)) return;
+  try {
+    options_.execute(options_.link, work);
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    failure_ = std::current_exception();
+    failed_ = true;
+  }
+}
+
+void CpuStream::work_off() {
+  if (options_.on_start) options_.on_start();
+  std::uint64_t done = 0;
+  bool waited = false;
+  while (Work* work = queue_.front(options_.spin, waited)) {
+    if (waited) options_.link.idled();
+    run(*work);
+    queue_.pop();  // before the event fires: what a function has captured is gone by then
+    progress_->publish(++done);
+  }
+}
+
+void CpuStream::synchronize() {
+  const WaitWork all = end();
+  all.progress->wait(all.count, {});
+  const std::lock_guard lock(failure_mutex_);
+  failed_ = false;
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+}  // namespace lazytrain::cpu
