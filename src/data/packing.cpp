@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <map>
 #include <utility>
 
 #include "core/error.h"
@@ -21,33 +21,83 @@ void shuffle(std::vector<T>& items, Random& random) {
   for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random.below(i)]);
 }
 
-// First-fit decreasing over order[begin, end); returns the members of each slot as indices into `order`, in
-// order.
+// The samples of a window by length. Lengths are few: their sum is bounded by the window.
+class Shelf {
+ public:
+  Shelf(const TokenizedSamples& samples, const std::vector<std::int64_t>& order, std::int64_t begin,
+        std::int64_t end) {
+    std::map<std::int64_t, std::vector<std::int64_t>> by_length;
+    for (std::int64_t i = end; i-- > begin;)
+      by_length[samples.length(order[i])].push_back(i);  // earliest on top
+    for (auto& [length, members] : by_length) stacks_.push_back({length, std::move(members)});
+  }
+  [[nodiscard]] bool empty() const { return stacks_.empty(); }
+  [[nodiscard]] std::int64_t shortest() const { return stacks_.front().length; }
+
+  // The stack of the longest length that fits; its number, or -1.
+  [[nodiscard]] std::int64_t longest(std::int64_t room) const {
+    const auto above = std::upper_bound(stacks_.begin(), stacks_.end(), room,
+                                        [](std::int64_t r, const Stack& stack) { return r < stack.length; });
+    return above - stacks_.begin() - 1;
+  }
+  [[nodiscard]] std::int64_t length(std::int64_t stack) const { return stacks_[stack].length; }
+
+  // The one or two samples that together leave the least of `room`, of which at least one fits.
+  [[nodiscard]] std::vector<std::int64_t> best_pair(std::int64_t room) const {
+    std::int64_t high = longest(room);
+    std::vector<std::int64_t> best{high};
+    std::int64_t most = length(high);
+    for (std::int64_t low = 0; low <= high;) {
+      const std::int64_t sum = length(low) + length(high);
+      const bool exists = low < high || stacks_[low].members.size() > 1;
+      if (sum <= room && exists && sum > most) {
+        best = {high, low};
+        most = sum;
+      }
+      sum <= room ? ++low : --high;
+    }
+    return best;
+  }
+
+  std::int64_t take(std::int64_t stack) {
+    auto& members = stacks_[stack].members;
+    const std::int64_t i = members.back();
+    members.pop_back();
+    if (members.empty()) stacks_.erase(stacks_.begin() + stack);
+    return i;
+  }
+
+ private:
+  struct Stack {
+    std::int64_t length = 0;
+    std::vector<std::int64_t> members;
+  };
+  std::vector<Stack> stacks_;  // by ascending length
+};
+
+// Packs order[begin, end); returns the members of each slot as indices into `order`, ascending.
 std::vector<std::vector<std::int64_t>> fill_window(const TokenizedSamples& samples,
                                                    const std::vector<std::int64_t>& order, std::int64_t begin,
                                                    std::int64_t end, std::int64_t slot_tokens) {
-  std::vector<std::int64_t> by_length(static_cast<std::size_t>(end - begin));
-  std::iota(by_length.begin(), by_length.end(), begin);
-  std::stable_sort(by_length.begin(), by_length.end(), [&](std::int64_t a, std::int64_t b) {
-    return samples.length(order[a]) > samples.length(order[b]);
-  });
-  std::vector<std::vector<std::int64_t>> members;
-  std::vector<std::int64_t> room;
-  std::size_t first_open = 0;
-  for (const std::int64_t i : by_length) {
-    const std::int64_t length = samples.length(order[i]);
-    while (first_open < room.size() && room[first_open] == 0) ++first_open;
-    std::size_t slot = first_open;
-    while (slot < room.size() && room[slot] < length) ++slot;
-    if (slot == room.size()) {
-      members.emplace_back();
-      room.push_back(slot_tokens);
+  Shelf shelf(samples, order, begin, end);
+  std::vector<std::vector<std::int64_t>> slots;
+  while (!shelf.empty()) {
+    auto& slot = slots.emplace_back();
+    std::int64_t room = slot_tokens;
+    while (!shelf.empty() && shelf.shortest() <= room) {
+      const std::int64_t stack = shelf.longest(room);
+      if (room - shelf.length(stack) >= 2 * shelf.shortest()) {
+        room -= shelf.length(stack);
+        slot.push_back(shelf.take(stack));
+        continue;
+      }
+      for (const std::int64_t last : shelf.best_pair(room))
+        slot.push_back(shelf.take(last));  // the higher stack first
+      break;
     }
-    members[slot].push_back(i);
-    room[slot] -= length;
+    std::sort(slot.begin(), slot.end());
   }
-  for (auto& slot : members) std::sort(slot.begin(), slot.end());
-  return members;
+  return slots;
 }
 
 }  // namespace

@@ -45,12 +45,28 @@ TokenizedSamples word_problems(std::int64_t count) {
   return samples_of(lengths);
 }
 
-TEST(Packing, PutsTheLongestFirstIntoTheFirstSlotWithRoom) {
-  // 7 -> slot 0; 5 -> slot 1; 3 joins the 5; 2 fits nowhere else.
+TEST(Packing, FillsASlotWithTheLongestAndThePairThatLeavesLeast) {
+  // 7 leaves no room for two more, and of all pairs 5 + 3 fills the slot; then 7, then 2.
   const auto samples = samples_of({3, 5, 2, 7});
   const EpochSlots epoch = pack_epoch(samples, all(samples), {.slot_tokens = 8, .shuffle = false}, 0);
-  EXPECT_THAT(epoch.order, ElementsAre(3, 0, 1, 2));
-  EXPECT_THAT(epoch.begin, ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(epoch.order, ElementsAre(0, 1, 3, 2));
+  EXPECT_THAT(epoch.begin, ElementsAre(0, 2, 3, 4));
+}
+
+TEST(Packing, TakesLongSamplesWhileTwoMoreFit) {
+  // Of 20: 9 leaves 11 >= 2 * 3, so it goes first; then 8 would leave 3 < 6, so the pair: 8 + 3 = 11 fills
+  // the slot. Then 6 (leaves 14), 5 + 4 = 9.
+  const auto samples = samples_of({9, 8, 6, 5, 4, 3});
+  const EpochSlots epoch = pack_epoch(samples, all(samples), {.slot_tokens = 20, .shuffle = false}, 0);
+  EXPECT_THAT(epoch.order, ElementsAre(0, 1, 5, 2, 3, 4));
+  EXPECT_THAT(epoch.begin, ElementsAre(0, 3, 6));
+}
+
+TEST(Packing, EqualLengthsPairUp) {
+  const auto samples = samples_of({4, 4, 4});
+  const EpochSlots epoch = pack_epoch(samples, all(samples), {.slot_tokens = 8, .shuffle = false}, 0);
+  EXPECT_THAT(epoch.order, ElementsAre(0, 1, 2));
+  EXPECT_THAT(epoch.begin, ElementsAre(0, 2, 3));
 }
 
 TEST(Packing, WithoutItASlotHoldsOneSample) {

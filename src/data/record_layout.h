@@ -1,0 +1,59 @@
+// How a dataset's records spell a conversation, and the conversion of one record into a sample. Four layouts
+// are known by their keys; dataset_info.json can describe others in LLaMA-Factory's terms (columns and tags).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/chat_template.h"
+
+namespace lazytrain {
+
+// One conversation to learn from: an optional system message, then user and assistant in turn, the assistant
+// last.
+struct Sample {
+  std::vector<Message> messages;
+  std::string
+      original_question;  // of a rephrased problem: what must not be split over training and validation
+  std::int64_t line = 0;  // where the record begins in its file, 1-based
+};
+
+enum class Formatting : std::uint8_t {
+  alpaca,   // a prompt with an optional query, and a response, each under a key of its own
+  sharegpt  // a list of messages, each with a role and a content
+};
+
+// Empty key = records have no such thing.
+struct RecordLayout {
+  std::string name;  // for messages to the user
+  Formatting formatting = Formatting::alpaca;
+  // alpaca: the user says prompt + "\n" + query; history = [[user, assistant], ...] before that.
+  std::string prompt, query, response, history;
+  // sharegpt: the list, and the spelling of its items.
+  std::string messages, role_tag, content_tag, user_tag, assistant_tag, system_tag;
+  // both
+  std::string system;
+};
+
+// metamath (query, response), alpaca (instruction, input, output, system, history), messages (role, content)
+// and sharegpt (conversations of from, value).
+[[nodiscard]] const std::vector<RecordLayout>& known_layouts();
+
+// The first known layout whose required keys the record has; nullopt where it fits none.
+[[nodiscard]] std::optional<RecordLayout> find_layout(const nlohmann::json& record);
+
+// The keys a file must have to be understood, as the end of a sentence.
+[[nodiscard]] std::string expected_keys();
+
+// A record as a sample, or why it is none. `empty`: nothing is wrong but there is no text to learn.
+struct Conversion {
+  std::optional<Sample> sample;
+  bool empty = false;
+  std::string reason;
+};
+[[nodiscard]] Conversion to_sample(const nlohmann::json& record, const RecordLayout& layout);
+
+}  // namespace lazytrain

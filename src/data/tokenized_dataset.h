@@ -1,0 +1,63 @@
+// Datasets -> token ids: reads the records, renders each conversation with the chat template, applies the
+// length limit, and counts whatever is left out. Rendering runs on all threads of a pool; the result is in
+// the order of the records and does not depend on their number.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/threads.h"
+#include "data/dataset.h"
+#include "data/tokenized_samples.h"
+#include "text/chat_template.h"
+
+namespace lazytrain {
+
+// What becomes of a sample with more than cutoff_len tokens.
+enum class Overlong : std::uint8_t { drop, truncate, error };
+
+// "drop", "truncate" or "error"; Error(usage) otherwise.
+[[nodiscard]] Overlong parse_overlong(const std::string& text);
+
+struct TokenizeOptions {
+  std::int64_t cutoff_len = 2048;
+  Overlong overlong = Overlong::drop;
+  bool train_on_prompt = false;
+  std::optional<std::int64_t> max_samples = {};  // of each dataset, the first valid ones
+};
+
+struct TokenizedDataset {
+  TokenizedSamples samples;
+  std::vector<DatasetReport> reports;  // one a file
+  std::int64_t overlong = 0;           // longer than cutoff_len: dropped, or truncated
+  std::int64_t unsupervised = 0;       // dropped: nothing in them to learn
+  std::int64_t refused = 0;            // dropped: the template has no place for one of their turns
+  std::vector<std::string> refusals;   // "file:line: reason" of the first 20 of these
+  std::int64_t longest = 0;            // tokens of the longest sample met, before any cut
+
+  // What was read, kept and left out, one line a fact.
+  [[nodiscard]] std::string summary(const TokenizeOptions& options) const;
+  // Only the samples that tokenising left out or cut, each sentence followed by the separator; "" where none
+  // was.
+  [[nodiscard]] std::string left_out(const TokenizeOptions& options, const char* separator) const;
+};
+
+// Error(data) for malformed files, for a sample over the limit under Overlong::error (file, line and length),
+// and where nothing is left to train on. `keep`, where given, sees every sample that was kept (evaluation
+// needs the text).
+[[nodiscard]] TokenizedDataset tokenize(const std::vector<DatasetSource>& sources,
+                                        const ChatTemplate& chat_template, const TokenizeOptions& options,
+                                        ThreadPool& pool, const std::function<void(Sample&&)>& keep = {});
+
+// Cuts a sample to `cutoff_len` tokens turn by turn, as LLaMA-Factory does: of a turn's source (not
+// supervised) and target (supervised) a target shorter than half of what is left is kept whole, else a source
+// that is, else both give in proportion. `supervised` must be that of train_on_prompt = false.
+void truncate(std::vector<std::int32_t>& ids, std::vector<std::uint8_t>& supervised, std::int64_t cutoff_len);
+
+// A sample as text with what the model is to learn marked: in colour, or in [[ ]] where `colour` is false.
+[[nodiscard]] std::string show_sample(const TokenizedSample& sample, const Tokenizer& tokenizer, bool colour);
+
+}  // namespace lazytrain
