@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "plan/cost_table.h"
 #include "plan/machine.h"
@@ -24,6 +25,8 @@ struct PlanningInputs {
   BatchGeometry batch;                    // micro_batch 0: the planner chooses it
   double supervised_fraction = 1;         // of the tokens, scales the head's time
   std::optional<bool> optimizer_overlap;  // empty: the planner chooses
+  // What the user calls the two budgets, for messages.
+  std::string device_key = "device_memory", host_key = "host_memory";
 };
 
 }  // namespace lazytrain

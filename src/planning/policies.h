@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planning/inputs.h"
-#include "planning/solver.h"
 
 namespace lazytrain {
 
@@ -41,9 +41,9 @@ struct Split {
 };
 Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split);
 
-// The published mixed-integer program, solved: see planning/paper.h. Returns false where the solver finds no
-// point within the budgets.
-bool paper_plan(const PlanningInputs& inputs, const BatchGeometry& batch, Plan& plan);
+// The published mixed-integer program, solved and lowered (planning/paper.h), with the knobs that fit; no
+// tail skip, optimizer after the backward unless `inputs` says otherwise. Empty where no placement fits.
+std::optional<Plan> paper_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 
 // The same plan with ever leaner knobs: weight and gradient slots, lead and lag of transfers, and at last the
 // gradient of the boundary on the host. The first is the roomiest; the last needs the fewest device bytes.

@@ -43,7 +43,7 @@ void ProgramBuilder::after(int compute, Op op) {
   after_[compute].push_back({std::move(op), false});
 }
 
-Program ProgramBuilder::finish() {
+Program ProgramBuilder::finish(LoweringDepth depth) {
   std::vector<Op>& ops = program_.ops;
   std::vector<OpIndex> index_of_compute;
   const auto place = [&](std::map<int, std::vector<Placed>>& where, int compute) {
@@ -79,7 +79,7 @@ Program ProgramBuilder::finish() {
     buffer.last = std::max(buffer.last, index_of_compute[bounded]);
   }
   lay_out(program_);
-  add_dependencies(program_);
+  if (depth == LoweringDepth::complete) add_dependencies(program_);
   return std::move(program_);
 }
 

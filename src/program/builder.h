@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "program/lowering.h"
 #include "program/program.h"
 
 namespace lazytrain {
@@ -34,7 +35,7 @@ class ProgramBuilder {
   void after(int compute, Op op);
   [[nodiscard]] int next_compute() const { return static_cast<int>(compute_.size()); }
 
-  Program finish();
+  Program finish(LoweringDepth depth = LoweringDepth::complete);
 
  private:
   struct Placed {

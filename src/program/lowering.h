@@ -34,8 +34,13 @@ inline constexpr std::int64_t kHostBatchArrays = 6;
 // Bytes of the retained logits of one micro-batch (megatrain).
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows);
 
+// How far a lowering goes: `memory` stops when every buffer has its offset. Such a Program has arena sizes but
+// no waits, so it can be neither run nor simulated; add_dependencies() makes it complete.
+enum class LoweringDepth : std::uint8_t { memory, complete };
+
 // One steady-state training step. With optimizer overlap it begins with the updates of the step before.
-Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace);
+Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,
+                         LoweringDepth depth = LoweringDepth::complete);
 
 // The updates alone: what overlap leaves to do before an evaluation, a save or the end.
 Program lower_update_only(const LoweringContext& context);

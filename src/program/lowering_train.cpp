@@ -31,11 +31,11 @@ class TrainLowering {
       accumulators_.push_back(builder_.persistent(name_of("dev.acc", k), Tier::device, {largest * 4}, false));
     boundary_.assign(static_cast<std::size_t>(layers_) + 1,
                      std::vector<BufferId>(static_cast<std::size_t>(micro_batches_), -1));
-    host_boundary_ = boundary_;
     stash_ = boundary_;
-    host_stash_ = boundary_;
+    host_boundary_.assign(boundary_.size(), std::vector<HostCopy>(static_cast<std::size_t>(micro_batches_)));
+    host_stash_ = host_boundary_;
     gradient_.assign(static_cast<std::size_t>(micro_batches_), -1);
-    host_gradient_ = gradient_;
+    host_gradient_.assign(gradient_.size(), {});
     loss_ = gradient_;
   }
 
@@ -64,7 +64,7 @@ class TrainLowering {
     embedding_gradient();
     if (!plan_.optimizer_overlap)
       for (std::size_t g = 0; g <= head; ++g) at_end(make_update(context_, state_, g));
-    return builder_.finish();
+    return builder_.finish(LoweringDepth::memory);
   }
 
  private:
@@ -79,14 +79,21 @@ class TrainLowering {
   }
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
   void at_end(Op op) { builder_.after(builder_.next_compute() - 1, std::move(op)); }
-  [[nodiscard]] int lead(int compute) const { return compute - static_cast<int>(plan_.fetch_lead); }
+  // Where a fetch for the compute op that comes next goes: `fetch_lead` ops ahead, but behind the op after
+  // which its source began to leave the device.
+  [[nodiscard]] int fetch_at(int left_after) {
+    return std::max(builder_.next_compute() - static_cast<int>(plan_.fetch_lead), left_after + 1);
+  }
 
   // Embedding rows: on unified machines straight into boundary 0, else into a host buffer that is fetched.
   void gather(std::int32_t m) {
     const BufferId target = builder_.unified()
                                 ? builder_.transient(name_of("dev.b", 0, m), Tier::device, boundary_size(m))
                                 : builder_.transient(name_of("host.b", 0, m), Tier::host, boundary_size(m));
-    (builder_.unified() ? boundary_ : host_boundary_)[0][at(m)] = target;
+    if (builder_.unified())
+      boundary_[0][at(m)] = target;
+    else
+      host_boundary_[0][at(m)] = {target, -1};
     Op op{.kind = OpKind::gather_embedding, .stream = StreamId::host, .micro_batch = m};
     op.operands = {{Role::embedding, state_.weights[0], Access::read},
                    {Role::batch, common_.host_batch, Access::read},
@@ -109,15 +116,15 @@ class TrainLowering {
     BufferId& buffer = boundary_[at(b)][at(m)];
     if (buffer < 0) {
       buffer = builder_.transient(name_of("dev.b", b, m), Tier::device, boundary_size(m));
-      copy(OpKind::fetch_boundary, StreamId::h2d, b, m, host_boundary_[at(b)][at(m)], buffer,
-           boundary_size(m), lead(builder_.next_compute()), true);
+      copy(OpKind::fetch_boundary, StreamId::h2d, b, m, host_boundary_[at(b)][at(m)].buffer, buffer,
+           boundary_size(m), fetch_at(host_boundary_[at(b)][at(m)].left_after), true);
     }
     return buffer;
   }
 
   void offload_boundary(std::int32_t b, std::int32_t m, int compute) {
-    BufferId& home = host_boundary_[at(b)][at(m)];
-    home = builder_.transient(name_of("host.b", b, m), Tier::host, boundary_size(m));
+    const BufferId home = builder_.transient(name_of("host.b", b, m), Tier::host, boundary_size(m));
+    host_boundary_[at(b)][at(m)] = {home, compute};
     copy(OpKind::offload_boundary, StreamId::d2h, b, m, boundary_[at(b)][at(m)], home, boundary_size(m),
          compute, false);
     builder_.hold_until(boundary_[at(b)][at(m)], compute + static_cast<int>(plan_.offload_lag));
@@ -152,8 +159,8 @@ class TrainLowering {
       if (keep_output) boundary_[at(l + 1)][at(m)] = output;
       if (again) continue;
       if (stashing && !stash_on_device(l, m)) {
-        BufferId& home = host_stash_[at(l)][at(m)];
-        home = builder_.transient(name_of("host.stash", l, m), Tier::host, stash_size);
+        const BufferId home = builder_.transient(name_of("host.stash", l, m), Tier::host, stash_size);
+        host_stash_[at(l)][at(m)] = {home, compute};
         copy(OpKind::offload_stash, StreamId::d2h, l, m, stash_[at(l)][at(m)], home, stash_size, compute,
              false);
         builder_.hold_until(stash_[at(l)][at(m)], compute + static_cast<int>(plan_.offload_lag));
@@ -168,8 +175,7 @@ class TrainLowering {
 
   void head_step() {
     const std::size_t head = context_.groups.size() - 1;
-    const int load_at = lead(builder_.next_compute());
-    std::vector<Operand> parameters = use_head(builder_, context_, state_, load_at);
+    std::vector<Operand> parameters = use_head(builder_, context_, state_, fetch_at(-1));
     const BufferId norm_accumulator =
         builder_.transient("dev.acc_head", Tier::device, {context_.groups[head].elements * 4});
     const bool tied = context_.architecture.tied_head;
@@ -233,9 +239,10 @@ class TrainLowering {
   }
 
   void offload_gradient_of_boundary(std::int32_t b, std::int32_t m, int compute) {
-    host_gradient_[at(m)] = builder_.transient(name_of("host.db", b, m), Tier::host, boundary_size(m));
-    copy(OpKind::offload_boundary_gradient, StreamId::d2h, b, m, gradient_[at(m)], host_gradient_[at(m)],
-         boundary_size(m), compute, false);
+    const BufferId home = builder_.transient(name_of("host.db", b, m), Tier::host, boundary_size(m));
+    host_gradient_[at(m)] = {home, compute};
+    copy(OpKind::offload_boundary_gradient, StreamId::d2h, b, m, gradient_[at(m)], home, boundary_size(m),
+         compute, false);
     builder_.hold_until(gradient_[at(m)], compute + static_cast<int>(plan_.offload_lag));
     gradient_[at(m)] = -1;
   }
@@ -260,13 +267,13 @@ class TrainLowering {
       if (level != StashLevel::none && stash < 0) {
         const Bytes size = stash_bytes(architecture, level, rows, context_.type_bytes);
         stash = builder_.transient(name_of("dev.stash'", l, m), Tier::device, size);
-        copy(OpKind::fetch_stash, StreamId::h2d, l, m, host_stash_[at(l)][at(m)], stash, size,
-             lead(builder_.next_compute()), true);
+        copy(OpKind::fetch_stash, StreamId::h2d, l, m, host_stash_[at(l)][at(m)].buffer, stash, size,
+             fetch_at(host_stash_[at(l)][at(m)].left_after), true);
       }
       if (gradient_[at(m)] < 0) {
         gradient_[at(m)] = builder_.transient(name_of("dev.db", l + 1, m), Tier::device, boundary_size(m));
-        copy(OpKind::fetch_boundary_gradient, StreamId::h2d, l + 1, m, host_gradient_[at(m)],
-             gradient_[at(m)], boundary_size(m), lead(builder_.next_compute()), true);
+        copy(OpKind::fetch_boundary_gradient, StreamId::h2d, l + 1, m, host_gradient_[at(m)].buffer,
+             gradient_[at(m)], boundary_size(m), fetch_at(host_gradient_[at(m)].left_after), true);
       }
       BufferId recomputed = -1;
       if (level != StashLevel::all) {
@@ -364,9 +371,15 @@ class TrainLowering {
   WeightSlots weights_;
   std::vector<BufferId> accumulators_;
   std::int32_t next_accumulator_ = 0;
-  std::vector<std::vector<BufferId>> boundary_, host_boundary_, stash_,
-      host_stash_;                                         // [layer or boundary][micro-batch]
-  std::vector<BufferId> gradient_, host_gradient_, loss_;  // [micro-batch]
+  // A copy on the host and the compute op after which it left the device (-1: it was made on the host).
+  struct HostCopy {
+    BufferId buffer = -1;
+    int left_after = -1;
+  };
+  std::vector<std::vector<BufferId>> boundary_, stash_;            // [layer or boundary][micro-batch]
+  std::vector<std::vector<HostCopy>> host_boundary_, host_stash_;  // the same
+  std::vector<BufferId> gradient_, loss_;                          // [micro-batch]
+  std::vector<HostCopy> host_gradient_;
 };
 
 }  // namespace
@@ -375,9 +388,12 @@ Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
   return {rows * context.architecture.vocab * context.type_bytes};
 }
 
-Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace) {
+Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,
+                         LoweringDepth depth) {
   check_plan(plan, context.architecture, "plan");
-  return TrainLowering(context, plan, workspace).lower();
+  Program program = TrainLowering(context, plan, workspace).lower();
+  if (depth == LoweringDepth::complete) add_dependencies(program);
+  return program;
 }
 
 }  // namespace lazytrain

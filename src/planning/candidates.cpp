@@ -1,0 +1,245 @@
+#include "planning/candidates.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planning/policies.h"
+#include "program/builder.h"
+#include "program/verifier.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::int64_t kMostInterval = 8;
+
+bool is(const std::string& policy, const char* name) {
+  return policy == name || policy == "auto";
+}
+
+// The largest value in [low, high] for which `holds`, which is true up to some value and false beyond; low -
+// 1 where it holds for none.
+template <typename Holds>
+std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
+  std::int64_t best = low - 1;
+  while (low <= high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (holds(middle))
+      best = middle, low = middle + 1;
+    else
+      high = middle - 1;
+  }
+  return best;
+}
+
+}  // namespace
+
+Candidates::Candidates(const PlanningInputs& inputs, const BatchGeometry& batch)
+    : inputs_(inputs), batch_(batch), workspace_(inputs.workspace(batch.micro_batch, batch.slot_tokens)) {}
+
+Program Candidates::lower(const Plan& plan) const {
+  return lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::memory);
+}
+
+bool Candidates::fits(const Program& program) const {
+  return program.device_bytes <= inputs_.machine.device_capacity &&
+         (program.tiers == TierModel::unified || program.host_bytes <= inputs_.machine.host_capacity);
+}
+
+void Candidates::finish(Candidate& candidate) {
+  Evaluation& row = candidate.row;
+  row.policy = candidate.plan.policy;
+  row.micro_batch = candidate.plan.batch.micro_batch;
+  row.optimizer_overlap = candidate.plan.optimizer_overlap;
+  row.device = candidate.program.device_bytes;
+  row.host = candidate.program.host_bytes;
+  row.fits = fits(candidate.program);
+  if (!row.fits) {
+    const bool device = row.device > inputs_.machine.device_capacity;
+    row.why_not =
+        fmt::format("the {} needs {} and has {}", device ? "device" : "host",
+                    format_bytes(device ? row.device : row.host),
+                    format_bytes(device ? inputs_.machine.device_capacity : inputs_.machine.host_capacity));
+    return;
+  }
+  add_dependencies(candidate.program);
+  verify_or_throw(candidate.program, inputs_.machine);
+  candidate.simulation = simulate(candidate.program, {.costs = inputs_.costs,
+                                                      .machine = inputs_.machine,
+                                                      .supervised_fraction = inputs_.supervised_fraction});
+  const Simulation& simulation = candidate.simulation;
+  row.step = simulation.step;
+  row.compute = simulation.compute;
+  row.recompute = simulation.recompute;
+  row.exposed = simulation.exposed;
+  const auto tokens = static_cast<double>(batch_.slots * batch_.slot_tokens);
+  row.tokens_per_second = row.step > 0 ? tokens / row.step : 0;
+  candidate.plan.simulated_step = row.step;
+}
+
+Candidate Candidates::exactly(const Plan& plan, const std::string& variant) {
+  Candidate candidate{.row = {.policy = {}, .variant = variant, .why_not = {}, .device = {}, .host = {}},
+                      .plan = plan,
+                      .program = lower(plan),
+                      .simulation = {}};
+  finish(candidate);
+  return candidate;
+}
+
+// The first rung of the ladder that fits; where none does, the leanest.
+Candidate Candidates::roomiest(const Plan& shape, const std::string& variant) {
+  Candidate candidate;
+  candidate.row.variant = variant;
+  for (Plan& rung : knob_ladder(shape, inputs_)) {
+    candidate.plan = std::move(rung);
+    candidate.program = lower(candidate.plan);
+    if (fits(candidate.program)) break;
+  }
+  finish(candidate);
+  return candidate;
+}
+
+std::vector<Candidate> Candidates::of(const std::string& policy) {
+  const std::int64_t layers = inputs_.context.architecture.layers;
+  const bool unified = inputs_.context.tiers == TierModel::unified;
+  std::vector<Candidate> found;
+  if (is(policy, "megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
+  if (is(policy, "every-k"))
+    for (std::int64_t k = 1; k <= std::min(kMostInterval, layers); ++k)
+      found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
+  if (is(policy, "keep-all")) found.push_back(roomiest(keep_all_plan(inputs_, batch_), ""));
+  if (policy == "offload-all" || (policy == "auto" && !unified)) {
+    found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::all), "stash all"));
+    found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::none), "stash none"));
+  }
+  if (is(policy, "paper")) {
+    if (const std::optional<Plan> plan = paper_plan(inputs_, batch_)) {
+      found.push_back(exactly(*plan, ""));
+    } else {
+      Candidate none;
+      none.row.policy = "paper";
+      none.row.micro_batch = batch_.micro_batch;
+      none.row.why_not = "no placement within the budgets";
+      found.push_back(std::move(none));
+    }
+  }
+  if (policy == "auto") {
+    splits(found);
+    partial_stashes(found);
+  }
+  return found;
+}
+
+// Every layer stashes the same level; boundaries and stashes are shared between the tiers by micro-batch, as
+// much on the device as fits, once boundaries first and once stashes first.
+void Candidates::splits(std::vector<Candidate>& found) {
+  const std::int64_t layers = inputs_.context.architecture.layers;
+  const std::int64_t micro_batches = batch_.micro_batches();
+  const bool unified = inputs_.context.tiers == TierModel::unified;
+  for (const StashLevel level : kStashLevels) {
+    for (const bool boundaries_first : {true, false}) {
+      if (!boundaries_first && (level == StashLevel::none || unified)) continue;
+      const std::int64_t most = level == StashLevel::none ? micro_batches : 2 * micro_batches;
+      const auto split_of = [&](std::int64_t share) {
+        const std::int64_t first = std::min(share, micro_batches), second = share - first;
+        return Split{.level = level,
+                     .boundary_share = boundaries_first ? first : second,
+                     .stash_share = boundaries_first ? second : first,
+                     .stashing_layers = layers};
+      };
+      const auto plan_of = [&](std::int64_t share) { return split_plan(inputs_, batch_, split_of(share)); };
+      const auto variant_of = [&](std::int64_t share) {
+        const Split split = split_of(share);
+        if (unified) return fmt::format("stash {}", to_string(level));
+        std::string text =
+            fmt::format("stash {}, boundaries {}/{}", to_string(level), split.boundary_share, micro_batches);
+        if (level != StashLevel::none)
+          text += fmt::format(", stashes {}/{}", split.stash_share, micro_batches);
+        return text + " on the device";
+      };
+      if (unified) {
+        found.push_back(roomiest(plan_of(most), variant_of(most)));
+        continue;
+      }
+      for (const Plan& rung : knob_ladder(plan_of(0), inputs_)) {
+        const auto with_share = [&](std::int64_t share) {
+          Plan plan = rung;
+          const Plan shape = plan_of(share);
+          plan.boundaries = shape.boundaries;
+          plan.layers = shape.layers;
+          return plan;
+        };
+        const std::int64_t share = largest(0, most, [&](std::int64_t tried) {
+          return lower(with_share(tried)).device_bytes <= inputs_.machine.device_capacity;
+        });
+        if (share < 0) continue;
+        found.push_back(exactly(with_share(share), variant_of(share)));
+        break;
+      }
+    }
+  }
+}
+
+// A full stash in the last n layers only, on one tier, n as large as fits: what neither tier has room for in
+// every layer.
+void Candidates::partial_stashes(std::vector<Candidate>& found) {
+  const std::int64_t layers = inputs_.context.architecture.layers;
+  const std::int64_t micro_batches = batch_.micro_batches();
+  const bool unified = inputs_.context.tiers == TierModel::unified;
+  for (const bool on_device : {true, false}) {
+    if (unified && !on_device) continue;
+    for (const bool boundaries_on_device : {true, false}) {
+      if (unified && !boundaries_on_device) continue;
+      const auto plan_of = [&](std::int64_t n) {
+        return split_plan(inputs_, batch_,
+                          {.level = StashLevel::all,
+                           .boundary_share = boundaries_on_device ? micro_batches : 0,
+                           .stash_share = on_device ? micro_batches : 0,
+                           .stashing_layers = n});
+      };
+      const std::int64_t n = largest(1, layers - 1, [&](std::int64_t tried) {
+        return fits(lower(knob_ladder(plan_of(tried), inputs_).back()));
+      });
+      if (n < 1) continue;
+      std::string text = fmt::format("stash all in the last {} layers", n);
+      if (!unified)
+        text += fmt::format(" on the {}, boundaries on the {}", on_device ? "device" : "host",
+                            boundaries_on_device ? "device" : "host");
+      found.push_back(roomiest(plan_of(n), text));
+    }
+  }
+}
+
+std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
+                                    const std::string& policy) {
+  std::vector<Plan> shapes;
+  const std::int64_t layers = inputs.context.architecture.layers;
+  if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
+  if (is(policy, "every-k"))
+    for (std::int64_t k = 1; k <= std::min(kMostInterval, layers); ++k)
+      shapes.push_back(every_k_plan(inputs, batch, k));
+  if (is(policy, "keep-all")) shapes.push_back(keep_all_plan(inputs, batch));
+  if (is(policy, "offload-all")) {
+    shapes.push_back(offload_all_plan(inputs, batch, StashLevel::none));
+    if (policy != "auto") shapes.push_back(offload_all_plan(inputs, batch, StashLevel::all));
+  }
+  if (policy == "paper") {
+    for (const bool on_device : {true, false}) {
+      shapes.push_back(on_device ? every_k_plan(inputs, batch, 4)
+                                 : offload_all_plan(inputs, batch, StashLevel::none));
+      shapes.back().tail_skip = false;
+      shapes.back().boundaries.front().device_micro_batches = batch.micro_batches();
+    }
+  }
+  const WorkspaceBytes workspace = inputs.workspace(batch.micro_batch, batch.slot_tokens);
+  std::vector<LeanSize> sizes;
+  for (const Plan& shape : shapes) {
+    const Program program =
+        lower_train_step(inputs.context, knob_ladder(shape, inputs).back(), workspace, LoweringDepth::memory);
+    sizes.push_back({program.device_bytes, program.host_bytes});
+  }
+  return sizes;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,52 @@
+// Candidates: what the portfolio tries for one policy and one micro-batch size, and the search among the
+// knobs and shares of each for the roomiest that fits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/inputs.h"
+#include "planning/portfolio.h"
+
+namespace lazytrain {
+
+// A plan that was lowered, verified and simulated (where it fits), with its line in the table.
+struct Candidate {
+  Evaluation row;
+  Plan plan;
+  Program program;
+  Simulation simulation;
+};
+
+class Candidates {
+ public:
+  // `batch.micro_batch` is set.
+  Candidates(const PlanningInputs& inputs, const BatchGeometry& batch);
+
+  // All candidates of a policy, in a fixed order.
+  std::vector<Candidate> of(const std::string& policy);
+  // One plan as it is.
+  Candidate exactly(const Plan& plan, const std::string& variant);
+
+ private:
+  Candidate roomiest(const Plan& shape, const std::string& variant);
+  void splits(std::vector<Candidate>& found);
+  void partial_stashes(std::vector<Candidate>& found);
+  void finish(Candidate& candidate);
+  Program lower(const Plan& plan) const;
+  [[nodiscard]] bool fits(const Program& program) const;
+
+  const PlanningInputs& inputs_;
+  BatchGeometry batch_;
+  WorkspaceBytes workspace_;
+};
+
+// Device and host bytes of the leanest plans that `policy` has, for the sentence about what does not fit.
+struct LeanSize {
+  Bytes device, host;
+};
+std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
+                                    const std::string& policy);
+
+}  // namespace lazytrain

@@ -1,0 +1,272 @@
+#include "planning/paper.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "planning/policies.h"
+namespace lazytrain {
+namespace {
+
+constexpr double kTieBreak = 1e-4;        // of one layer's forward, per materialised and per host boundary
+constexpr std::int64_t kNodeLimit = 200;  // branch-and-bound nodes of one solve
+constexpr int kMostSolves = 12;           // with ever fewer boundaries on the device
+
+// Windows: forward of layers 0..L-1, head, backward of layers L-1..0, tail.
+struct Windows {
+  std::int64_t layers;
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(2 * layers + 2); }
+  [[nodiscard]] std::size_t forward(std::int64_t l) const { return static_cast<std::size_t>(l); }
+  [[nodiscard]] std::size_t head() const { return static_cast<std::size_t>(layers); }
+  [[nodiscard]] std::size_t backward(std::int64_t l) const {
+    return static_cast<std::size_t>(2 * layers - l);
+  }
+  [[nodiscard]] std::size_t tail() const { return static_cast<std::size_t>(2 * layers + 1); }
+};
+
+// Bytes that a window takes beside its mandatory traffic.
+double free_bytes(double rate, double seconds, double mandatory) {
+  return std::max(0.0, rate * seconds - mandatory);
+}
+
+}  // namespace
+
+double paper_objective(const PaperInstance& instance, const std::vector<bool>& materialised,
+                       const std::vector<bool>& on_device) {
+  const Windows windows{instance.layers};
+  double objective = 0;
+  std::int64_t kept = 0, away = 0;
+  for (std::size_t b = 0; b < materialised.size(); ++b) {
+    if (!materialised[b]) {
+      objective += instance.recompute;
+      continue;
+    }
+    ++kept;
+    if (!on_device[b]) ++away;
+  }
+  objective += instance.tie_break * static_cast<double>(kept + away);
+  // Down: what is still there after the tail has no window to hide in.
+  double backlog = 0;
+  for (std::size_t w = 0; w < windows.count(); ++w) {
+    if (w >= 1 && w < materialised.size() - 1 && materialised[w] && !on_device[w])
+      backlog += instance.boundary_bytes;  // boundary w was made in window w - 1
+    backlog -= std::min(backlog, free_bytes(instance.d2h, instance.window[w], instance.gradients[w]));
+  }
+  objective += backlog / instance.d2h;
+  // Up: the worst deadline; bytes given early serve every later one.
+  double due = 0, hidden = 0, late = 0;
+  for (std::size_t w = windows.head(); w + 1 < windows.count(); ++w) {
+    hidden += free_bytes(instance.h2d, instance.window[w], instance.weights[w]);
+    // Before window w + 1, the backward of layer 2 L - w - 1, which reads the boundary of that number.
+    const std::int64_t b = 2 * instance.layers - static_cast<std::int64_t>(w) - 1;
+    if (b < 1) continue;
+    const auto at = static_cast<std::size_t>(b);
+    if (materialised[at] && !on_device[at]) due += instance.boundary_bytes;
+    late = std::max(late, due - hidden);
+  }
+  return objective + late / instance.h2d;
+}
+
+PaperPlacement solve_paper_instance(const PaperInstance& instance) {
+  const std::int64_t layers = instance.layers;
+  const Windows windows{layers};
+  MilpProblem problem;
+  // Bytes are counted in boundaries, so that all coefficients are near 1.
+  const double unit = instance.boundary_bytes;
+  std::vector<std::vector<std::pair<std::int32_t, double>>> out(static_cast<std::size_t>(layers) + 1),
+      in(static_cast<std::size_t>(layers) + 1);
+  std::vector<std::pair<std::int32_t, std::pair<std::int64_t, std::int64_t>>> edges;
+  for (std::int64_t s = 0; s < layers; ++s) {
+    for (std::int64_t e = s + 1; e <= std::min(layers, s + instance.longest_segment); ++e) {
+      const auto x = problem.add(MilpColumn{.name = fmt::format("x[{},{}]", s, e),
+                                            .upper = 1,
+                                            .cost = instance.recompute * static_cast<double>(e - s - 1),
+                                            .integer = true});
+      edges.push_back({x, {s, e}});
+      out[static_cast<std::size_t>(s)].emplace_back(x, 1.0);
+      in[static_cast<std::size_t>(e)].emplace_back(x, 1.0);
+    }
+  }
+  std::vector<std::int32_t> device(static_cast<std::size_t>(layers) + 1, -1), host = device;
+  const auto rate = [&](double bytes_per_second) { return bytes_per_second / unit; };
+  for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b) {
+    const bool end = b == 0 || b == static_cast<std::size_t>(layers);
+    device[b] = problem.add(MilpColumn{.name = fmt::format("g[{}]", b),
+                                       .lower = end ? 1.0 : 0.0,
+                                       .upper = 1,
+                                       .cost = instance.tie_break,
+                                       .integer = true});
+    host[b] = problem.add(MilpColumn{.name = fmt::format("c[{}]", b),
+                                     .upper = end ? 0.0 : 1.0,
+                                     .cost = 2 * instance.tie_break,
+                                     .integer = true});
+    for (auto* flow : {&out[b], &in[b]}) {
+      if (flow->empty()) continue;
+      MilpRow row{.name = fmt::format("path[{}]", b), .lower = 0, .upper = 0, .coefficients = *flow};
+      row.coefficients.emplace_back(device[b], -1.0);
+      row.coefficients.emplace_back(host[b], -1.0);
+      problem.add(std::move(row));
+    }
+  }
+  const auto capacity = [&](const char* name, const std::vector<std::int32_t>& columns, std::int64_t most) {
+    MilpRow row{.name = name, .upper = static_cast<double>(most), .coefficients = {}};
+    for (const std::int32_t column : columns) row.coefficients.emplace_back(column, 1.0);
+    problem.add(std::move(row));
+  };
+  capacity("device", device, instance.device_boundaries);
+  capacity("host", host, instance.host_boundaries);
+
+  // Moves one direction's bytes; `before(w)` = boundaries that bind the bytes moved up to and with window w.
+  const auto link = [&](const char* name, double bytes_per_second, const std::vector<double>& mandatory,
+                        std::size_t first, bool down) {
+    std::vector<std::pair<std::int32_t, double>> moved;
+    for (std::size_t w = first; w < windows.count(); ++w) {
+      const double room = free_bytes(bytes_per_second, instance.window[w], mandatory[w]) / unit;
+      const auto bytes = problem.add(MilpColumn{.name = fmt::format("{}[{}]", name, w)});
+      const auto slack = problem.add(
+          MilpColumn{.name = fmt::format("eps_{}[{}]", name, w), .cost = 1.0 / rate(bytes_per_second)});
+      problem.add(MilpRow{.name = fmt::format("window_{}[{}]", name, w),
+                          .upper = room,
+                          .coefficients = {{bytes, 1.0}, {slack, -1.0}}});
+      moved.emplace_back(bytes, 1.0);
+      // Down: no more than was produced. Up: no less than is due before the next window.
+      MilpRow row{.name = fmt::format("order_{}[{}]", name, w), .coefficients = moved};
+      (down ? row.upper : row.lower) = 0;
+      for (std::int64_t b = 1; b < layers; ++b) {
+        const bool counts = down ? static_cast<std::size_t>(b) <= w : windows.backward(b) <= w + 1;
+        if (counts) row.coefficients.emplace_back(host[static_cast<std::size_t>(b)], -1.0);
+      }
+      problem.add(std::move(row));
+    }
+    MilpRow all{.name = fmt::format("all_{}", name), .lower = 0, .upper = 0, .coefficients = moved};
+    for (std::int64_t b = 1; b < layers; ++b)
+      all.coefficients.emplace_back(host[static_cast<std::size_t>(b)], -1.0);
+    problem.add(std::move(all));
+  };
+  link("d2h", instance.d2h, instance.gradients, 1, true);
+  link("h2d", instance.h2d, instance.weights, windows.head(), false);
+
+  const MilpSolution solution = solve(problem, {.gap = 1e-3, .node_limit = kNodeLimit, .seed = 0});
+  PaperPlacement placement;
+  placement.status = solution.status;
+  if (solution.values.empty()) return placement;
+  placement.objective = solution.objective;
+  placement.bound = solution.bound;
+  for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b) {
+    const bool on_device = solution.values[static_cast<std::size_t>(device[b])] > 0.5;
+    const bool on_host = solution.values[static_cast<std::size_t>(host[b])] > 0.5;
+    placement.materialised.push_back(on_device || on_host);
+    placement.on_device.push_back(on_device);
+  }
+  return placement;
+}
+
+PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeometry& batch,
+                                  std::int64_t device_boundaries, std::int64_t host_boundaries) {
+  const LoweringContext& context = inputs.context;
+  const std::int64_t layers = context.architecture.layers;
+  const Windows windows{layers};
+  const auto slots = static_cast<double>(batch.slots);
+  const auto bytes_of = [&](std::size_t group) {
+    return static_cast<double>(context.groups[group].elements * context.type_bytes);
+  };
+  const auto rate_of = [](double link, double memory) {
+    if (link <= 0) return (memory > 0 ? memory : 1e3) * 1e9;
+    return (memory > 0 ? std::min(link, memory) : link) * 1e9;
+  };
+  const LayerCosts& costs = inputs.costs.layer;
+  PaperInstance instance;
+  instance.layers = layers;
+  instance.boundary_bytes =
+      static_cast<double>(batch.slots * batch.slot_tokens * context.architecture.hidden * context.type_bytes);
+  instance.device_boundaries = device_boundaries;
+  instance.host_boundaries = host_boundaries;
+  instance.recompute = slots * costs.forward;
+  instance.tie_break = kTieBreak * slots * costs.forward;
+  instance.d2h = rate_of(inputs.machine.d2h, inputs.costs.copy_d2h);
+  instance.h2d = rate_of(inputs.machine.h2d, inputs.costs.copy_h2d);
+  instance.window.assign(windows.count(), 0);
+  instance.gradients.assign(windows.count(), 0);
+  instance.weights.assign(windows.count(), 0);
+  const bool tied = context.architecture.tied_head;
+  const std::size_t head = context.groups.size() - 1;
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const std::size_t group = static_cast<std::size_t>(l) + 1;
+    instance.window[windows.forward(l)] = slots * costs.forward;
+    instance.window[windows.backward(l)] =
+        slots * (costs.recompute[0] + costs.down_projection + costs.backward);
+    // Weights come one window ahead; two slots still hold the last two layers when the backward begins.
+    if (l >= 1) instance.weights[windows.forward(l - 1)] += bytes_of(group);
+    if (l + 2 < layers) instance.weights[windows.backward(l + 1)] += bytes_of(group);
+    instance.gradients[windows.backward(l) + 1] += bytes_of(group);
+  }
+  instance.window[windows.head()] = slots * inputs.costs.head * inputs.supervised_fraction;
+  instance.weights[windows.head() - 1] += bytes_of(head) + (tied ? bytes_of(0) : 0.0);
+  instance.gradients[windows.head() + 1] +=
+      bytes_of(head) + (tied ? static_cast<double>(context.groups[0].elements) * 4 : 0.0);
+  return instance;
+}
+
+namespace {
+
+struct Capacity {
+  std::int64_t device, host;  // boundaries
+};
+
+// How many boundaries fit beside the rest of the step, by lowering a plan whose boundaries are known.
+Capacity measure_capacity(const PlanningInputs& inputs, Plan probe, const WorkspaceBytes& workspace) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  const bool unified = inputs.context.tiers == TierModel::unified;
+  std::int64_t on_device = 1;  // the last one, beside which nothing of the rest is larger
+  for (std::int64_t b = 0; b < layers; ++b) {
+    BoundaryPlan& boundary = probe.boundaries[static_cast<std::size_t>(b)];
+    boundary.materialised = !unified || b % PaperInstance{}.longest_segment == 0;
+    boundary.device_micro_batches = 0;
+    if (unified && boundary.materialised) ++on_device;
+  }
+  const Program program = lower_train_step(inputs.context, probe, workspace, LoweringDepth::memory);
+  const std::int64_t size = probe.batch.slots * probe.batch.slot_tokens * inputs.context.architecture.hidden *
+                            inputs.context.type_bytes;
+  const auto floor_of = [&](Bytes room) {
+    return room.value >= 0 ? room.value / size : -((-room.value + size - 1) / size);
+  };
+  return {.device = on_device + floor_of(inputs.machine.device_capacity - program.device_bytes),
+          .host = unified ? 0 : layers - 1 + floor_of(inputs.machine.host_capacity - program.host_bytes)};
+}
+
+}  // namespace
+
+std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  const std::int64_t micro_batches = plan.batch.micro_batches();
+  const WorkspaceBytes workspace = inputs.workspace(plan.batch.micro_batch, plan.batch.slot_tokens);
+  int solves = 0;
+  for (Plan& candidate : knob_ladder(plan, inputs)) {
+    Capacity capacity = measure_capacity(inputs, candidate, workspace);
+    while (capacity.device >= 2 && capacity.host >= 0 && solves < kMostSolves) {
+      ++solves;
+      const PaperPlacement placement =
+          solve_paper_instance(make_paper_instance(inputs, plan.batch, capacity.device, capacity.host));
+      if (placement.materialised.empty()) break;
+      for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b)
+        candidate.boundaries[b] = {.materialised = placement.materialised[b],
+                                   .device_micro_batches = placement.on_device[b] ? micro_batches : 0};
+      candidate.objective = placement.objective;
+      candidate.bound = placement.bound;
+      const Program program = lower_train_step(inputs.context, candidate, workspace, LoweringDepth::memory);
+      if (program.device_bytes <= inputs.machine.device_capacity &&
+          (inputs.context.tiers == TierModel::unified || program.host_bytes <= inputs.machine.host_capacity))
+        return candidate;
+      // The program does not count the boundaries that a recomputed block holds for a while, nor gaps between
+      // buffers: leave that much free and solve again.
+      if (program.device_bytes > inputs.machine.device_capacity)
+        --capacity.device;
+      else
+        --capacity.host;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,134 @@
+#include "planning/policies.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "planning/paper.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::int64_t kMegatrainInterval = 4;
+
+// Everything on the device, every boundary materialised, nothing stashed.
+Plan blank_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const char* policy) {
+  Plan plan;
+  plan.policy = policy;
+  plan.batch = batch;
+  plan.optimizer_overlap = inputs.optimizer_overlap.value_or(true);
+  plan.cost_fingerprint = fingerprint(inputs.costs);
+  const auto layers = static_cast<std::size_t>(inputs.context.architecture.layers);
+  plan.boundaries.assign(layers + 1, {.materialised = true, .device_micro_batches = batch.micro_batches()});
+  plan.layers.assign(layers, {.stash = StashLevel::none,
+                              .stash_device_micro_batches = batch.micro_batches(),
+                              .weights_resident = false});
+  return plan;
+}
+
+void keep_every(Plan& plan, std::int64_t k) {
+  for (std::size_t b = 1; b + 1 < plan.boundaries.size(); ++b)
+    plan.boundaries[b].materialised = static_cast<std::int64_t>(b) % k == 0;
+}
+
+}  // namespace
+
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> kNames{"auto",     "megatrain",   "every-k",
+                                               "keep-all", "offload-all", "paper"};
+  return kNames;
+}
+
+void check_policy_name(const std::string& name) {
+  const std::vector<std::string>& names = policy_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  std::string all;
+  for (const std::string& known : names)
+    all += (all.empty() ? "" : known == names.back() ? " or " : ", ") + known;
+  fail(ExitCode::usage, "policy: '{}' is not a policy; use {}", name, all);
+}
+
+Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
+  Plan plan = blank_plan(inputs, batch, "megatrain");
+  keep_every(plan, kMegatrainInterval);
+  plan.tail_skip = false;
+  plan.sweep_last_layer = true;
+  plan.retain_logits = true;
+  plan.optimizer_overlap = inputs.optimizer_overlap.value_or(false);
+  return plan;
+}
+
+Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k) {
+  check(k >= 1, "an interval of boundaries is at least 1");
+  Plan plan = blank_plan(inputs, batch, "every-k");
+  keep_every(plan, k);
+  return plan;
+}
+
+Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split) {
+  Plan plan = blank_plan(inputs, batch, "auto");
+  for (BoundaryPlan& boundary : plan.boundaries) boundary.device_micro_batches = split.boundary_share;
+  const auto layers = static_cast<std::int64_t>(plan.layers.size());
+  const std::int64_t stashing = std::clamp<std::int64_t>(split.stashing_layers, 0, layers);
+  for (std::int64_t l = layers - stashing; l < layers; ++l) {
+    plan.layers[static_cast<std::size_t>(l)].stash = split.level;
+    plan.layers[static_cast<std::size_t>(l)].stash_device_micro_batches = split.stash_share;
+  }
+  return plan;
+}
+
+Plan keep_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
+  const std::int64_t all = batch.micro_batches();
+  Plan plan = split_plan(inputs, batch,
+                         {.level = StashLevel::all,
+                          .boundary_share = all,
+                          .stash_share = all,
+                          .stashing_layers = inputs.context.architecture.layers});
+  plan.policy = "keep-all";
+  return plan;
+}
+
+Plan offload_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch, StashLevel level) {
+  Plan plan =
+      split_plan(inputs, batch, {.level = level, .stashing_layers = inputs.context.architecture.layers});
+  plan.policy = "offload-all";
+  return plan;
+}
+
+std::optional<Plan> paper_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
+  Plan plan = blank_plan(inputs, batch, "paper");
+  plan.tail_skip = false;
+  plan.optimizer_overlap = inputs.optimizer_overlap.value_or(false);
+  return solve_paper(inputs, plan);
+}
+
+std::vector<Plan> knob_ladder(const Plan& plan, const PlanningInputs& inputs) {
+  if (inputs.context.tiers == TierModel::unified) return {plan};  // no link, no slots
+  struct Rung {
+    std::int64_t weight_slots, gradient_slots, fetch_lead, offload_lag;
+  };
+  const std::int64_t micro_batches = plan.batch.micro_batches();
+  // One layer's backward is 2 ops a micro-batch: the roomiest rung fetches a layer ahead, before the next
+  // layer's weights take the link.
+  const Rung rungs[] = {{2, 2, 2 * micro_batches + 2, 2 * micro_batches},
+                        {2, 2, 4, 2},
+                        {2, 2, 2, 2},
+                        {2, 1, 2, 1},
+                        {2, 1, 1, 0},
+                        {1, 1, 1, 0},
+                        {1, 1, 0, 0}};
+  std::vector<Plan> ladder;
+  for (const Rung& rung : rungs) {
+    ladder.push_back(plan);
+    ladder.back().weight_slots = rung.weight_slots;
+    ladder.back().gradient_slots = rung.gradient_slots;
+    ladder.back().fetch_lead = rung.fetch_lead;
+    ladder.back().offload_lag = rung.offload_lag;
+  }
+  if (micro_batches > 1) {
+    ladder.push_back(ladder.back());
+    ladder.back().boundary_gradient_on_host = true;
+  }
+  return ladder;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,131 @@
+#include "planning/portfolio.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "planning/candidates.h"
+#include "planning/policies.h"
+#include "planning/smallest_change.h"
+#include "planning/solver.h"
+
+namespace lazytrain {
+namespace {
+
+// Differences of less than this count as none when the planner chooses between plans.
+constexpr double kSameStep = 1e-3;
+
+struct Best {
+  std::unique_ptr<Candidate> candidate;  // none where nothing fits
+  std::vector<Evaluation> table;
+};
+
+// The fastest candidate; the earlier one where two are equal.
+Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
+  Candidates candidates(inputs, batch);
+  Best best;
+  std::size_t chosen = 0;
+  for (Candidate& candidate : candidates.of(policy)) {
+    best.table.push_back(candidate.row);
+    if (!candidate.row.fits) continue;
+    if (best.candidate && candidate.row.step >= best.candidate->row.step) continue;
+    best.candidate = std::make_unique<Candidate>(std::move(candidate));
+    chosen = best.table.size() - 1;
+  }
+  if (!best.candidate) return best;
+  // Overlap pays nearly always; where it does not, updates in one go after the backward are the simpler way.
+  if (!inputs.optimizer_overlap && best.candidate->plan.optimizer_overlap) {
+    Plan plan = best.candidate->plan;
+    plan.optimizer_overlap = false;
+    Candidate serial = candidates.exactly(plan, best.candidate->row.variant);
+    if (serial.row.fits && serial.row.step <= best.candidate->row.step * (1 + kSameStep)) {
+      best.table[chosen] = serial.row;
+      best.candidate = std::make_unique<Candidate>(std::move(serial));
+    }
+  }
+  best.table[chosen].chosen = true;
+  return best;
+}
+
+// One size for every number of calls a layer can take: the smallest that gives it.
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t slots) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = slots; size >= 1; --size) {
+    const BatchGeometry batch{.slots = slots, .micro_batch = size},
+        smaller{.slots = slots, .micro_batch = size - 1};
+    if (size == 1 || smaller.micro_batches() != batch.micro_batches()) sizes.push_back(size);
+  }
+  return sizes;  // large to small
+}
+
+PlannedStep finished(Best best) {
+  Candidate& candidate = *best.candidate;
+  return {.plan = std::move(candidate.plan),
+          .program = std::move(candidate.program),
+          .simulation = std::move(candidate.simulation),
+          .table = std::move(best.table)};
+}
+
+}  // namespace
+
+PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
+  check_policy_name(policy);
+  BatchGeometry batch = inputs.batch;
+  check(batch.slots >= 1 && batch.slot_tokens >= 1 && batch.micro_batch >= 0, "a step has slots and tokens");
+  if (batch.micro_batch > batch.slots)
+    fail(ExitCode::usage, "micro_batch: {} is more than the {} slots of a step; use 1 to {} or auto",
+         batch.micro_batch, batch.slots, batch.slots);
+  std::vector<std::int64_t> sizes{batch.micro_batch};
+  if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots);
+
+  // The largest micro-batch whose plan is no slower than the fastest.
+  std::vector<Best> tried;
+  std::optional<Seconds> fastest;
+  for (const std::int64_t size : sizes) {
+    batch.micro_batch = size;
+    tried.push_back(best_of(inputs, batch, policy));
+    if (tried.back().candidate)
+      fastest = std::min(fastest.value_or(kInfinity), tried.back().candidate->row.step);
+  }
+  if (!fastest) {
+    batch.micro_batch = sizes.back();
+    throw Error(ExitCode::does_not_fit, smallest_change(inputs, batch, policy));
+  }
+  const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Best& best) {
+    return best.candidate && best.candidate->row.step <= *fastest * (1 + kSameStep);
+  });
+  std::vector<Evaluation> others;
+  for (auto other = tried.begin(); other != tried.end(); ++other)
+    if (other != chosen && other->candidate) {
+      others.push_back(other->candidate->row);
+      others.back().chosen = false;
+    }
+  Best best = std::move(*chosen);
+  best.table.insert(best.table.end(), others.begin(), others.end());
+  return finished(std::move(best));
+}
+
+PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
+  check_plan(plan, inputs.context.architecture, "plan");
+  if (plan.batch.slots != inputs.batch.slots || plan.batch.slot_tokens != inputs.batch.slot_tokens)
+    fail(ExitCode::usage,
+         "the plan is for {} slots of {} tokens, the run has {} of {}; make a new plan with `lazytrain plan`",
+         plan.batch.slots, plan.batch.slot_tokens, inputs.batch.slots, inputs.batch.slot_tokens);
+  Candidates candidates(inputs, plan.batch);
+  Best best;
+  best.candidate = std::make_unique<Candidate>(candidates.exactly(plan, "as given"));
+  const Evaluation& row = best.candidate->row;
+  if (!row.fits)
+    fail(ExitCode::does_not_fit,
+         "the plan of policy {} does not fit: {}; make a new plan with `lazytrain plan`", plan.policy,
+         row.why_not);
+  best.table.push_back(row);
+  best.table.back().chosen = true;
+  return finished(std::move(best));
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,125 @@
+#include "planning/smallest_change.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "planning/candidates.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::int64_t kTokenStep = 64;
+
+// "122MB": whole megabytes, rounded up, as a config takes it.
+std::string budget(Bytes bytes) {
+  return fmt::format("{}MB", (bytes.value + 999'999) / 1'000'000);
+}
+
+class Advice {
+ public:
+  Advice(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy)
+      : inputs_(inputs), batch_(batch), policy_(policy) {}
+
+  std::string sentence() {
+    const bool unified = inputs_.context.tiers == TierModel::unified;
+    const Bytes device_has = inputs_.machine.device_capacity;
+    const Bytes host_has = unified ? Bytes{INT64_MAX} : inputs_.machine.host_capacity;
+    const std::vector<LeanSize> sizes = leanest_sizes(inputs_, batch_, policy_);
+    std::optional<Bytes> device, host;
+    LeanSize both = sizes.front();
+    for (const LeanSize& size : sizes) {
+      if (size.host <= host_has) device = std::min(device.value_or(size.device), size.device);
+      if (size.device <= device_has) host = std::min(host.value_or(size.host), size.host);
+      if (size.device + size.host < both.device + both.host) both = size;
+    }
+    std::string text, give;
+    const auto offer = [&](const std::string& what) { give += (give.empty() ? "give " : ", or ") + what; };
+    const std::string of = policy_ == "auto" ? "" : fmt::format(" of policy {}", policy_);
+    if (device) {
+      text = fmt::format("the {} budget of {} is too small: the leanest plan{} needs {}",
+                         unified ? "memory" : "device", format_bytes(device_has), of, format_bytes(*device));
+      offer(fmt::format("{}: {}", inputs_.device_key, budget(*device)));
+      if (host) offer(fmt::format("{}: {}", inputs_.host_key, budget(*host)));
+    } else if (host) {
+      text = fmt::format("the host budget of {} is too small: the leanest plan{} needs {}",
+                         format_bytes(host_has), of, format_bytes(*host));
+      offer(fmt::format("{}: {}", inputs_.host_key, budget(*host)));
+    } else {
+      text = fmt::format(
+          "the budgets of {} on the device and {} on the host are too small: the leanest plan{} needs "
+          "{} and {}",
+          format_bytes(device_has), format_bytes(host_has), of, format_bytes(both.device),
+          format_bytes(both.host));
+      offer(fmt::format("{}: {} and {}: {}", inputs_.device_key, budget(both.device), inputs_.host_key,
+                        budget(both.host)));
+    }
+    smaller_batches(offer);
+    if (policy_ != "auto" && fits("auto", batch_)) offer("policy: auto");
+    return text + "; " + give;
+  }
+
+ private:
+  // The size with which a plan of `policy` fits.
+  std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
+    const bool unified = inputs_.context.tiers == TierModel::unified;
+    for (const LeanSize& size : leanest_sizes(inputs_, batch, policy))
+      if (size.device <= inputs_.machine.device_capacity &&
+          (unified || size.host <= inputs_.machine.host_capacity))
+        return size;
+    return std::nullopt;
+  }
+
+  template <typename Offer>
+  void smaller_batches(const Offer& offer) const {
+    const auto sizes = [](const LeanSize& size) { return format_bytes(size.device); };
+    if (batch_.micro_batch > 1) {
+      BatchGeometry batch = batch_;
+      batch.micro_batch = 1;
+      if (const auto size = fits(policy_, batch)) {
+        offer(fmt::format("micro_batch: 1 ({})", sizes(*size)));
+        return;
+      }
+    }
+    // Fewer slots, then shorter ones; both by bisection.
+    const auto largest = [&](std::int64_t most, const auto& batch_of) {
+      std::int64_t low = 1, high = most;
+      std::optional<std::pair<std::int64_t, LeanSize>> best;
+      while (low <= high) {
+        const std::int64_t middle = low + (high - low) / 2;
+        if (const auto size = fits(policy_, batch_of(middle)))
+          best = {middle, *size}, low = middle + 1;
+        else
+          high = middle - 1;
+      }
+      return best;
+    };
+    const auto slots = largest(batch_.slots - 1, [&](std::int64_t n) {
+      return BatchGeometry{
+          .slots = n, .slot_tokens = batch_.slot_tokens, .micro_batch = std::min(n, batch_.micro_batch)};
+    });
+    if (slots)
+      offer(fmt::format("a step of {} slots instead of {} (per_device_train_batch_size, {})", slots->first,
+                        batch_.slots, sizes(slots->second)));
+    const auto tokens = largest((batch_.slot_tokens - 1) / kTokenStep, [&](std::int64_t n) {
+      return BatchGeometry{
+          .slots = batch_.slots, .slot_tokens = n * kTokenStep, .micro_batch = batch_.micro_batch};
+    });
+    if (tokens) offer(fmt::format("cutoff_len: {} ({})", tokens->first * kTokenStep, sizes(tokens->second)));
+  }
+
+  const PlanningInputs& inputs_;
+  const BatchGeometry& batch_;
+  const std::string& policy_;
+};
+
+}  // namespace
+
+std::string smallest_change(const PlanningInputs& inputs, const BatchGeometry& batch,
+                            const std::string& policy) {
+  return Advice(inputs, batch, policy).sentence();
+}
+
+}  // namespace lazytrain
