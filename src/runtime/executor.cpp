@@ -1,0 +1,568 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "model/rope.h"
+#include "optim/clipping.h"
+#include "runtime/batch_arrays.h"
+#include "runtime/host_ops.h"
+#include "runtime/poison.h"
+
+namespace lazytrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+StreamKind kind_of(StreamId stream) {
+  switch (stream) {
+    case StreamId::compute:
+      return StreamKind::compute;
+    case StreamId::h2d:
+      return StreamKind::h2d;
+    case StreamId::d2h:
+      return StreamKind::d2h;
+    case StreamId::host:
+      return StreamKind::host;
+    case StreamId::disk_read:
+      return StreamKind::disk_read;
+    case StreamId::disk_write:
+      return StreamKind::disk_write;
+  }
+  return StreamKind::host;
+}
+
+constexpr std::byte kPattern{0xA5};
+
+}  // namespace
+
+// What is worked out once per Program.
+struct Executor::Prepared {
+  const Program* program = nullptr;
+  std::vector<std::int32_t> event;  // of an op, index into events_; -1 where no other stream waits for it
+};
+
+struct Executor::Running {
+  const StepTokens* tokens = nullptr;
+  std::vector<std::int32_t> counts;          // supervised rows by slot
+  std::span<const std::int32_t> row_tokens;  // tokens whose embedding rows are gathered
+  std::int64_t batch_rows = 0;
+  std::int64_t sequences = 0, capacity = 0;  // generation
+  std::int64_t head_count = 0;
+  std::optional<AdamWStep> update;  // what update_group ops do; none = they do nothing
+  bool token_losses = false, timings = false;
+  StepOutcome outcome;
+};
+
+// Puts one op into its stream.
+struct Issue {
+  Executor& self;
+  const Program& program;
+  const Op& op;
+  Executor::Running& running;
+  Stream& stream;
+
+  [[nodiscard]] std::byte* at(Role role) const {
+    const BufferId buffer = op.buffer(role);
+    return buffer < 0 ? nullptr : self.address(program, buffer);
+  }
+  [[nodiscard]] float* floats(Role role) const { return reinterpret_cast<float*>(at(role)); }
+  [[nodiscard]] Bytes size(Role role) const { return program.at(op.buffer(role)).size; }
+  [[nodiscard]] std::int64_t first_row() const {
+    return op.micro_batch * program.batch.micro_batch * program.batch.slot_tokens;
+  }
+  [[nodiscard]] std::int64_t rows() const { return program.batch.rows_of(op.micro_batch); }
+  [[nodiscard]] const std::int32_t* array(BatchArray which) const {
+    return batch_array(at(Role::batch), which, running.batch_rows) + first_row();
+  }
+  [[nodiscard]] DataType type() const { return self.options_.type; }
+
+  [[nodiscard]] LayerCall layer_call() const {
+    const Architecture& a = self.context_.architecture;
+    const auto* cosine = reinterpret_cast<const float*>(at(Role::constants));
+    return {.device = self.device_,
+            .stream = stream,
+            .rows = rows(),
+            .slot_rows = program.batch.slot_tokens,
+            .weights = at(Role::weights),
+            .x = at(Role::input),
+            .positions = array(BatchArray::positions),
+            .document_start = array(BatchArray::document_start),
+            .cosine = cosine,
+            .sine = cosine + self.context_.position_rows * a.head_dim / 2,
+            .workspace = at(Role::workspace),
+            .workspace_bytes = size(Role::workspace)};
+  }
+
+  [[nodiscard]] HeadCall head_call() const {
+    const Architecture& a = self.context_.architecture;
+    const std::size_t head = self.context_.groups.size() - 1;
+    const ParameterGroup& group = self.context_.groups[head];
+    const std::byte* weights = at(Role::weights);
+    const std::byte* projection =
+        a.tied_head ? at(Role::embedding) : weights + group.tensors[1].offset * size_of(type());
+    const auto first_slot = static_cast<std::size_t>(op.micro_batch * program.batch.micro_batch);
+    std::span<const std::int32_t> counts;
+    if (!running.counts.empty())
+      counts = std::span(running.counts)
+                   .subspan(first_slot, static_cast<std::size_t>(program.batch.slots_of(op.micro_batch)));
+    return {.device = self.device_,
+            .stream = stream,
+            .slots = program.batch.slots_of(op.micro_batch),
+            .slot_tokens = program.batch.slot_tokens,
+            .norm_weight = weights + group.tensors[0].offset * size_of(type()),
+            .projection = projection,
+            .x = at(Role::input),
+            .rows = array(BatchArray::head_rows),
+            .targets = array(BatchArray::head_targets),
+            .counts = counts,
+            .loss = floats(Role::loss),
+            .workspace = at(Role::workspace),
+            .workspace_bytes = size(Role::workspace)};
+  }
+
+  void issue() const {
+    switch (op.kind) {
+      case OpKind::load_batch:
+      case OpKind::load_weights:
+      case OpKind::load_head:
+      case OpKind::offload_boundary:
+      case OpKind::fetch_boundary:
+      case OpKind::offload_boundary_gradient:
+      case OpKind::fetch_boundary_gradient:
+      case OpKind::offload_stash:
+      case OpKind::fetch_stash:
+      case OpKind::offload_loss:
+        self.device_.copy(stream, at(Role::output), at(Role::input), op.bytes);
+        return;
+      case OpKind::forward:
+        forward();
+        return;
+      case OpKind::decode_layer:
+        decode_layer();
+        return;
+      case OpKind::recompute:
+        self.layer_.recompute(layer_call(), op.stash, at(Role::stash), at(Role::recomputed), op.full);
+        return;
+      case OpKind::backward:
+        backward();
+        return;
+      case OpKind::head_forward:
+        self.head_.forward(head_call());
+        return;
+      case OpKind::head_forward_backward:
+        head_forward_backward();
+        return;
+      case OpKind::head_argmax:
+        self.head_.argmax(head_call(), running.head_count, reinterpret_cast<std::int32_t*>(at(Role::loss)));
+        return;
+      case OpKind::offload_gradient:
+        offload(at(Role::accumulator));
+        return;
+      case OpKind::offload_head_gradient:
+        offload(at(Role::accumulator));
+        if (op.buffer(Role::output) >= 0)
+          self.device_.copy(stream, at(Role::output), at(Role::input), size(Role::input));
+        return;
+      case OpKind::zero_embedding_gradient:
+      case OpKind::gather_embedding:
+      case OpKind::collect:
+      case OpKind::scatter_embedding_gradient:
+      case OpKind::finish_embedding_gradient:
+      case OpKind::reduce_norm:
+      case OpKind::update_group:
+        host();
+        return;
+    }
+  }
+
+  void forward() const {
+    CachePrefill prefill;
+    if (op.buffer(Role::cache) >= 0)
+      prefill = {.cache = at(Role::cache),
+                 .capacity = running.capacity,
+                 .sequence = array(kCacheSequence),
+                 .entry = array(kCacheEntry)};
+    self.layer_.forward(layer_call(), op.stash, at(Role::stash), at(Role::output), prefill);
+  }
+
+  void decode_layer() const {
+    self.layer_.decode(layer_call(), at(Role::output),
+                       {.cache = at(Role::cache),
+                        .capacity = running.capacity,
+                        .length = array(BatchArray::positions),
+                        .active = reinterpret_cast<const std::uint8_t*>(array(kActive))});
+  }
+
+  void backward() const {
+    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash, at(Role::stash),
+                                       at(Role::recomputed));
+    self.layer_.backward(layer_call(), items, at(Role::gradient), floats(Role::accumulator), op.first);
+  }
+
+  void head_forward_backward() const {
+    const ParameterGroup& group = self.context_.groups.back();
+    float* accumulator = floats(Role::accumulator);
+    const bool tied = self.context_.architecture.tied_head;
+    float* projection = tied ? floats(Role::projection_accumulator) : accumulator + group.tensors[1].offset;
+    if (op.first) {
+      self.device_.zero(stream, accumulator, size(Role::accumulator));
+      if (tied) self.device_.zero(stream, projection, size(Role::projection_accumulator));
+    }
+    const auto supervised = static_cast<double>(running.outcome.supervised);
+    self.head_.forward_backward(head_call(),
+                                {.scale = static_cast<float>(supervised > 0 ? 1.0 / supervised : 0.0),
+                                 .gradient = at(Role::gradient),
+                                 .norm_weight = accumulator + group.tensors[0].offset,
+                                 .projection = projection,
+                                 .logits = at(Role::logits)});
+  }
+
+  void offload(std::byte* accumulator) const {
+    self.device_.run(stream, OffloadGradient{.type = type(),
+                                             .elements = op.elements,
+                                             .src = reinterpret_cast<const float*>(accumulator),
+                                             .dst = at(Role::group_gradient),
+                                             .partial = reinterpret_cast<double*>(at(Role::norm))});
+  }
+
+  void host() const {
+    // Everything the closure needs is copied: the op's addresses, never the op itself.
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    ThreadPool* pool = &self.device_.host_pool();
+    const DataType storage = type();
+    const std::int64_t width = self.context_.architecture.hidden;
+    switch (op.kind) {
+      case OpKind::zero_embedding_gradient: {
+        std::byte* target = at(Role::accumulator);
+        const auto bytes = static_cast<std::size_t>(size(Role::accumulator).value);
+        self.device_.call(stream, [=] { std::memset(target, 0, bytes); });
+        return;
+      }
+      case OpKind::gather_embedding: {
+        const std::byte* embedding = at(Role::embedding);
+        std::byte* out = at(Role::output);
+        const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
+                                                       static_cast<std::size_t>(rows()));
+        self.device_.call(stream, [=] { gather_embedding(*pool, storage, width, embedding, tokens, out); });
+        return;
+      }
+      case OpKind::scatter_embedding_gradient: {
+        const std::byte* gradient = at(Role::input);
+        float* accumulator = floats(Role::accumulator);
+        const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
+                                                       static_cast<std::size_t>(rows()));
+        self.device_.call(stream, [=] {
+          scatter_embedding_gradient(*pool, storage, width, gradient, tokens, accumulator);
+        });
+        return;
+      }
+      case OpKind::finish_embedding_gradient: {
+        float* accumulator = floats(Role::accumulator);
+        auto* partial = reinterpret_cast<double*>(at(Role::norm));
+        const std::int64_t elements = op.elements;
+        self.device_.call(stream,
+                          [=] { finish_embedding_gradient(*pool, storage, elements, accumulator, partial); });
+        return;
+      }
+      case OpKind::collect:
+        collect();
+        return;
+      case OpKind::reduce_norm: {
+        const Program* whole = &program;
+        const Op* self_op = &op;
+        self.device_.call(stream, [=] { executor->reduce_norm(*whole, *self_op, *run); });
+        return;
+      }
+      case OpKind::update_group: {
+        const auto group = static_cast<std::size_t>(op.layer);
+        self.device_.call(stream, [=] { executor->update_group(group, *run); });
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  void collect() const {
+    Executor::Running* run = &running;
+    const std::byte* source = at(Role::input);
+    if (program.kind == ProgramKind::prefill || program.kind == ProgramKind::decode) {
+      const std::int64_t count = running.sequences;
+      self.device_.call(stream, [=] {
+        const auto* tokens = reinterpret_cast<const std::int32_t*>(source);
+        run->outcome.next_tokens.assign(tokens, tokens + count);
+      });
+      return;
+    }
+    const std::int64_t slots = program.batch.slots_of(op.micro_batch),
+                       slot_tokens = program.batch.slot_tokens;
+    const std::int64_t first_slot = op.micro_batch * program.batch.micro_batch;
+    self.device_.call(stream, [=] {
+      const auto* losses = reinterpret_cast<const float*>(source);
+      for (std::int64_t slot = 0; slot < slots; ++slot) {
+        const std::int32_t count = run->counts[static_cast<std::size_t>(first_slot + slot)];
+        for (std::int32_t i = 0; i < count; ++i) {
+          run->outcome.loss_sum += losses[slot * slot_tokens + i];
+          if (run->token_losses) run->outcome.token_losses.push_back(losses[slot * slot_tokens + i]);
+        }
+      }
+    });
+  }
+};
+
+Executor::Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options)
+    : device_(device),
+      context_(context),
+      options_(options),
+      layer_(context.architecture, options.type),
+      head_(context.architecture, options.type),
+      state_layout_(state_layout(StateFormat::adamw_32bit, options.type)) {
+  for (std::size_t s = 0; s < kStreamCount; ++s)
+    streams_.push_back(device.create_stream(kind_of(static_cast<StreamId>(s))));
+  for (const ParameterGroup& group : context_.groups) {
+    std::vector<ParameterRange> ranges;
+    for (const ParameterTensor& tensor : group.tensors)
+      ranges.push_back(
+          {.begin = tensor.offset, .end = tensor.offset + tensor.elements, .decay = tensor.decay});
+    ranges_.push_back(std::move(ranges));
+  }
+}
+
+Executor::~Executor() {
+  for (const auto& stream : streams_) {
+    try {
+      device_.synchronize(*stream);
+    } catch (...) {  // reported where the run that caused it was waited for
+    }
+  }
+}
+
+void Executor::allocate(Bytes device, Bytes host) {
+  device_arena_ = device_.allocate(Tier::device, device);
+  if (context_.tiers == TierModel::tiered) host_arena_ = device_.allocate(Tier::host, host);
+  if (options_.debug_memory) {
+    for (const Arena& arena : {device_arena_, host_arena_})
+      if (arena.data != nullptr)
+        std::memset(arena.data, static_cast<int>(kPattern), static_cast<std::size_t>(arena.size.value));
+  }
+  // The update Program names every state buffer and nothing else: its offsets are everybody's.
+  const Program states = lower_update_only(context_);
+  const auto view = [&](const std::string& name) -> std::span<std::byte> {
+    for (BufferId id = 0; id < static_cast<BufferId>(states.buffers.size()); ++id)
+      if (states.at(id).name == name)
+        return {address(states, id), static_cast<std::size_t>(states.at(id).size.value)};
+    return {};
+  };
+  for (std::size_t g = 0; g < context_.groups.size(); ++g) {
+    groups_.push_back({.weights = view(fmt::format("host.w[{}]", g)),
+                       .states = view(fmt::format("host.states[{}]", g)),
+                       .gradient = view(fmt::format("host.grad[{}]", g))});
+    for (const std::span<std::byte> bytes :
+         {groups_.back().weights, groups_.back().states, groups_.back().gradient})
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  }
+}
+
+GroupMemory Executor::group(std::size_t index) const {
+  return groups_.at(index);
+}
+
+std::byte* Executor::address(const Program& program, BufferId buffer) const {
+  const Buffer& entry = program.at(buffer);
+  const Arena& arena = entry.tier == Tier::device ? device_arena_ : host_arena_;
+  check(entry.offset.value >= 0 && entry.offset + entry.size <= arena.size, "a buffer lies inside its arena");
+  return arena.data + entry.offset.value;
+}
+
+const Executor::Prepared& Executor::prepare(const Program& program) {
+  if (prepared_ != nullptr && prepared_->program == &program && prepared_->event.size() == program.ops.size())
+    return *prepared_;
+  prepared_ = std::make_unique<Prepared>();
+  prepared_->program = &program;
+  prepared_->event.assign(program.ops.size(), -1);
+  std::int32_t events = 0;
+  for (const Op& op : program.ops)
+    for (const OpIndex other : op.after) {
+      std::int32_t& event = prepared_->event[static_cast<std::size_t>(other)];
+      if (event < 0) event = events++;
+    }
+  while (static_cast<std::int32_t>(events_.size()) < events) events_.push_back(device_.create_event());
+  // The rotary tables are constants of the run; a Program may have been laid out anew.
+  for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
+    if (program.at(id).name != "dev.rope") continue;
+    auto* cosine = reinterpret_cast<float*>(address(program, id));
+    const auto half = static_cast<std::size_t>(context_.position_rows * context_.architecture.head_dim / 2);
+    fill_rope_tables(context_.architecture.rope, context_.architecture.head_dim, context_.position_rows,
+                     {cosine, half}, {cosine + half, half});
+  }
+  return *prepared_;
+}
+
+StepOutcome Executor::run(const Program& program, Running& running) {
+  const Prepared& prepared = prepare(program);
+  const auto begin = Clock::now();
+  if (running.timings) running.outcome.timings.assign(program.ops.size(), {});
+  const auto since = [begin] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    Stream& stream = *streams_[static_cast<std::size_t>(op.stream)];
+    for (const OpIndex other : op.after)
+      device_.wait(stream,
+                   *events_[static_cast<std::size_t>(prepared.event[static_cast<std::size_t>(other)])]);
+    OpTiming* timing = running.timings ? &running.outcome.timings[i] : nullptr;
+    if (timing != nullptr) device_.call(stream, [=] { timing->start = since(); });
+    if (options_.debug_memory) poison_all_but(program, op, device_arena_, host_arena_);
+    Issue{*this, program, op, running, stream}.issue();
+    if (timing != nullptr) device_.call(stream, [=] { timing->end = since(); });
+    if (prepared.event[i] >= 0) device_.record(stream, *events_[static_cast<std::size_t>(prepared.event[i])]);
+    if (options_.debug_memory) {
+      device_.synchronize(stream);
+      unpoison(device_arena_, host_arena_);
+    }
+  }
+  for (const auto& stream : streams_) device_.synchronize(*stream);
+  running.outcome.seconds = since();
+  return std::move(running.outcome);
+}
+
+void Executor::reduce_norm(const Program& program, const Op& op, Running& running) {
+  // Layers first, then the head, the embedding last: the order in which gradients are complete.
+  double squares = 0;
+  std::vector<BufferId> norms;
+  for (const Operand& operand : op.operands)
+    if (operand.role == Role::norm) norms.push_back(operand.buffer);
+  std::rotate(norms.begin(), norms.begin() + 1, norms.end());
+  for (const BufferId norm : norms) {
+    const auto* partial = reinterpret_cast<const double*>(address(program, norm));
+    squares = sum_of_squares(
+        {partial, static_cast<std::size_t>(program.at(norm).size.value) / sizeof(double)}, squares);
+  }
+  const double norm = lazytrain::gradient_norm(squares);
+  running.outcome.gradient_norm = norm;
+  step_finite_ = std::isfinite(norm);
+  clip_factor_ = step_finite_ ? lazytrain::clip_factor(norm, options_.max_gradient_norm) : 0.0;
+  running.outcome.finite = step_finite_;
+  std::memcpy(address(program, op.buffer(Role::clip)), &clip_factor_, sizeof(double));
+}
+
+void Executor::update_group(std::size_t index, Running& running) {
+  if (!running.update.has_value() || !step_finite_) return;
+  const auto begin = Clock::now();
+  AdamWStep step = *running.update;
+  step.clip_factor = clip_factor_;
+  const ParameterGroup& group = context_.groups[index];
+  const GroupMemory& memory = groups_[index];
+  const auto state = [&](std::string_view name) -> float* {
+    for (std::size_t k = 0; k < state_layout_.buffers.size(); ++k)
+      if (state_layout_.buffers[k].name == name)
+        return reinterpret_cast<float*>(
+            memory.states.data() + state_layout_.offset(static_cast<std::int64_t>(k), group.elements).value);
+    return nullptr;
+  };
+  const bool split = options_.type == DataType::bf16;
+  adamw_update(device_.host_pool(),
+               {.ranges = ranges_[index],
+                .gradient_type = group.kind == GroupKind::embedding ? DataType::f32 : options_.type,
+                .gradient = memory.gradient.data(),
+                .master = split ? state("master") : reinterpret_cast<float*>(memory.weights.data()),
+                .exp_avg = state("exp_avg"),
+                .exp_avg_sq = state("exp_avg_sq"),
+                .weight = split ? reinterpret_cast<bfloat16*>(memory.weights.data()) : nullptr},
+               step);
+  if (options_.optimizer_rate > 0)
+    std::this_thread::sleep_until(begin +
+                                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                      static_cast<double>(group.elements) / options_.optimizer_rate)));
+}
+
+StepOutcome Executor::train(const Program& program, const StepTokens& tokens, const AdamWStep& update,
+                            bool timings) {
+  check(program.kind == ProgramKind::train_step, "train() runs a training step");
+  check(tokens.slots == program.batch.slots && tokens.slot_tokens == program.batch.slot_tokens,
+        "the tokens have the Program's shape");
+  Running running;
+  running.tokens = &tokens;
+  running.row_tokens = tokens.tokens;
+  running.batch_rows = tokens.slots * tokens.slot_tokens;
+  running.timings = timings;
+  running.counts = fill_batch(host_batch(program), tokens);
+  for (const std::int32_t count : running.counts) running.outcome.supervised += count;
+  const bool overlapped = std::any_of(program.ops.begin(), program.ops.begin() + 1,
+                                      [](const Op& op) { return op.kind == OpKind::update_group; });
+  if (overlapped) {
+    running.update = pending_;
+    pending_.reset();
+  } else {
+    check(!pending_.has_value(), "updates are drained before a step without overlap");
+    running.update = update;
+  }
+  StepOutcome outcome = run(program, running);
+  if (overlapped && outcome.finite) pending_ = update;
+  return outcome;
+}
+
+void Executor::drain(const Program& update_only) {
+  if (!pending_.has_value()) return;
+  Running running;
+  running.update = pending_;
+  pending_.reset();
+  run(update_only, running);
+}
+
+StepOutcome Executor::evaluate(const Program& program, const StepTokens& tokens, bool token_losses) {
+  check(program.kind == ProgramKind::evaluate, "evaluate() runs an evaluation");
+  check(!pending_.has_value(), "updates are drained before an evaluation");
+  Running running;
+  running.tokens = &tokens;
+  running.row_tokens = tokens.tokens;
+  running.batch_rows = tokens.slots * tokens.slot_tokens;
+  running.token_losses = token_losses;
+  running.counts = fill_batch(host_batch(program), tokens);
+  for (const std::int32_t count : running.counts) running.outcome.supervised += count;
+  return run(program, running);
+}
+
+StepOutcome Executor::prefill(const Program& program, const GenerationGeometry& geometry,
+                              const PrefillTokens& tokens) {
+  Running running;
+  running.row_tokens = tokens.tokens;
+  running.batch_rows = std::max(geometry.prefill.slots * geometry.prefill.slot_tokens, geometry.sequences);
+  running.sequences = running.head_count = geometry.sequences;
+  running.capacity = geometry.capacity;
+  fill_batch(host_batch(program), running.batch_rows, tokens);
+  return run(program, running);
+}
+
+StepOutcome Executor::decode(const Program& program, const GenerationGeometry& geometry,
+                             const DecodeTokens& tokens) {
+  Running running;
+  running.row_tokens = tokens.tokens;
+  running.batch_rows = std::max(geometry.prefill.slots * geometry.prefill.slot_tokens, geometry.sequences);
+  running.sequences = running.head_count = geometry.sequences;
+  running.capacity = geometry.capacity;
+  fill_batch(host_batch(program), running.batch_rows, tokens);
+  return run(program, running);
+}
+
+std::byte* Executor::host_batch(const Program& program) const {
+  const char* name = context_.tiers == TierModel::unified ? "dev.batch" : "host.batch";
+  for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id)
+    if (program.at(id).name == name) return address(program, id);
+  throw std::logic_error("internal error: a Program without a batch buffer");
+}
+
+Bytes Executor::highest_byte_touched(Tier tier) const {
+  const Arena& arena = tier == Tier::device ? device_arena_ : host_arena_;
+  std::int64_t top = arena.size.value;
+  while (top > 0 && arena.data[top - 1] == kPattern) --top;
+  return {top};
+}
+
+}  // namespace lazytrain

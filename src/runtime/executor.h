@@ -1,0 +1,99 @@
+// The executor runs Programs: it puts every op into its stream in list order, with waits where the op says
+// `after`, and adds no order of its own. One executor owns the arenas of a run and the streams; all Programs
+// of the run share them, with parameters and states at the same offsets.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+#include "layers/decoder_layer.h"
+#include "layers/head.h"
+#include "optim/optimizer_state.h"
+#include "program/lowering.h"
+#include "program/program.h"
+#include "runtime/step.h"
+
+namespace lazytrain {
+
+struct ExecutorOptions {
+  DataType type = DataType::bf16;
+  double max_gradient_norm = 0;  // 0 = no clipping
+  // Emulated machines: UpdateLayer is paced to this many parameters per second; 0 = as fast as it goes.
+  double optimizer_rate = 0;
+  // One op at a time, everything that an op did not name is poisoned (AddressSanitizer builds), and arenas
+  // are filled with a pattern so that the highest byte touched can be found.
+  bool debug_memory = false;
+};
+
+// Parameters and states of one group, where they live between steps.
+struct GroupMemory {
+  std::span<std::byte> weights;  // storage type
+  std::span<std::byte> states;   // optim/optimizer_state.h says what is where; empty without training
+  std::span<std::byte> gradient;
+};
+
+class Executor {
+ public:
+  Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Arenas for the largest of all Programs that will run. Once, before anything else.
+  void allocate(Bytes device, Bytes host);
+  // Where the parameters of a group are. All Programs of the run agree.
+  [[nodiscard]] GroupMemory group(std::size_t index) const;
+
+  // A training step. With overlap the Program begins with the updates of the step before (left out where
+  // there is none); `update` says what this step's update is to do. Not finite: no update follows.
+  StepOutcome train(const Program& program, const StepTokens& tokens, const AdamWStep& update,
+                    bool timings = false);
+  // Runs the updates that overlap has left over; nothing if there are none.
+  void drain(const Program& update_only);
+  [[nodiscard]] bool update_pending() const { return pending_.has_value(); }
+
+  StepOutcome evaluate(const Program& program, const StepTokens& tokens, bool token_losses = false);
+  StepOutcome prefill(const Program& program, const GenerationGeometry& geometry,
+                      const PrefillTokens& tokens);
+  StepOutcome decode(const Program& program, const GenerationGeometry& geometry, const DecodeTokens& tokens);
+
+  // With debug_memory: one past the highest byte of a tier's arena that anything wrote.
+  [[nodiscard]] Bytes highest_byte_touched(Tier tier) const;
+  // Whole arena of a tier (tests).
+  [[nodiscard]] Arena arena(Tier tier) const { return tier == Tier::device ? device_arena_ : host_arena_; }
+
+ private:
+  struct Prepared;
+  struct Running;  // one run of a Program
+  friend struct Issue;
+
+  StepOutcome run(const Program& program, Running& running);
+  const Prepared& prepare(const Program& program);
+  void reduce_norm(const Program& program, const Op& op, Running& running);
+  void update_group(std::size_t index, Running& running);
+  [[nodiscard]] std::byte* host_batch(const Program& program) const;
+  [[nodiscard]] std::byte* address(const Program& program, BufferId buffer) const;
+
+  CpuDevice& device_;
+  LoweringContext context_;
+  ExecutorOptions options_;
+  DecoderLayer layer_;
+  Head head_;
+  OptimizerStateLayout state_layout_;
+  std::vector<std::vector<ParameterRange>> ranges_;
+  Arena device_arena_, host_arena_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by StreamId
+  std::vector<std::unique_ptr<Event>> events_;    // reused by every Program, one per op that others wait for
+  std::unique_ptr<Prepared> prepared_;
+  std::vector<GroupMemory> groups_;
+  std::optional<AdamWStep> pending_;
+  double clip_factor_ = 1;
+  bool step_finite_ = true;
+};
+
+}  // namespace lazytrain

@@ -1,0 +1,140 @@
+#include <cmath>
+#include <cstring>
+
+#include "core/file.h"
+#include "core/random.h"
+#include "formats/safetensors.h"
+#include "runtime/harness.h"
+#include "runtime/workspace.h"
+
+namespace lazytrain::test {
+namespace {
+
+using ReadGroup = void (Session::*)(std::size_t, std::span<float>) const;
+
+std::map<std::string, std::vector<float>> by_name(const Session& session, ReadGroup read) {
+  std::map<std::string, std::vector<float>> tensors;
+  for (std::size_t g = 0; g < session.context().groups.size(); ++g) {
+    const ParameterGroup& group = session.context().groups[g];
+    std::vector<float> values(static_cast<std::size_t>(group.elements));
+    (session.*read)(g, values);
+    for (const ParameterTensor& tensor : group.tensors)
+      tensors[tensor.name].assign(values.begin() + tensor.offset,
+                                  values.begin() + tensor.offset + tensor.elements);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+Tokens random_tokens(std::int64_t slots, std::int64_t slot_tokens, std::int64_t vocab, std::uint64_t seed) {
+  Random random(seed, 77);
+  Tokens result{.slots = slots,
+                .slot_tokens = slot_tokens,
+                .tokens = {},
+                .positions = {},
+                .document_start = {},
+                .targets = {}};
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    std::int32_t start = 0, next = 0;
+    for (std::int32_t i = 0; i < slot_tokens; ++i) {
+      if (i == next) {
+        start = i;
+        next = i + 1 + static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(slot_tokens)));
+      }
+      result.tokens.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocab))));
+      result.positions.push_back(i - start);
+      result.document_start.push_back(start);
+      const bool supervised = i + 1 < std::min<std::int64_t>(next, slot_tokens) && random.below(4) != 0;
+      result.targets.push_back(
+          supervised ? static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocab))) : -1);
+    }
+  }
+  return result;
+}
+
+Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch, StashLevel level) {
+  Plan plan;
+  plan.policy = "test";
+  plan.batch = batch;
+  plan.boundaries.assign(static_cast<std::size_t>(architecture.layers) + 1,
+                         {.materialised = true, .device_micro_batches = batch.micro_batches()});
+  plan.layers.assign(
+      static_cast<std::size_t>(architecture.layers),
+      {.stash = level, .stash_device_micro_batches = batch.micro_batches(), .weights_resident = false});
+  return plan;
+}
+
+Harness::Harness(const Architecture& architecture, const ModelFolder* folder, const SessionOptions& options,
+                 const Plan& plan, std::uint64_t seed)
+    : session_(std::make_unique<Session>(architecture, options)) {
+  const LoweringContext& context = session_->context();
+  const WorkspaceBytes workspace =
+      workspace_bytes(architecture, options.type, plan.batch.micro_batch, plan.batch.slot_tokens);
+  train_ = lower_train_step(context, plan, workspace);
+  evaluate_ = lower_evaluate(context, plan.batch, 2, workspace);
+  update_ = lower_update_only(context);
+  const Program* programs[] = {&train_, &evaluate_, &update_};
+  session_->allocate(programs);
+  if (folder != nullptr) {
+    session_->load(*folder);
+    return;
+  }
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    Random random(seed, g);
+    std::vector<float> values(static_cast<std::size_t>(context.groups[g].elements), 0.0F);
+    for (const ParameterTensor& tensor : context.groups[g].tensors)
+      for (std::int64_t i = 0; i < tensor.elements; ++i)
+        values[static_cast<std::size_t>(tensor.offset + i)] =
+            static_cast<float>(tensor.shape.size() == 1 && tensor.name.find("norm") != std::string::npos
+                                   ? 1.0 + 0.1 * random.normal()
+                                   : 0.1 * random.normal());
+    session_->set_group(g, values);
+  }
+}
+
+std::map<std::string, std::vector<float>> Harness::gradients() const {
+  return by_name(*session_, &Session::read_gradient);
+}
+std::map<std::string, std::vector<float>> Harness::masters() const {
+  return by_name(*session_, &Session::read_masters);
+}
+
+std::uint64_t Harness::weight_checksum() const {
+  Checksum sum;
+  for (const auto& [name, values] : masters()) sum.add(std::as_bytes(std::span(values)));
+  return sum.value();
+}
+
+std::filesystem::path goldens() {
+  return std::filesystem::path(LAZYTRAIN_TESTS_DIR) / "data" / "goldens";
+}
+
+std::vector<float> golden_floats(const std::filesystem::path& file, const std::string& name) {
+  const Safetensors tensors = Safetensors::open_file(file);
+  const TensorView& view = tensors.at(name);
+  std::vector<float> values(static_cast<std::size_t>(view.elements()));
+  std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::vector<std::int64_t> golden_integers(const std::filesystem::path& file, const std::string& name) {
+  const Safetensors tensors = Safetensors::open_file(file);
+  const TensorView& view = tensors.at(name);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(view.elements()));
+  std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(std::int64_t));
+  return values;
+}
+
+double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, magnitude = 0;
+  if (a.size() != b.size()) return std::nan("");
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+    magnitude = std::max(magnitude, std::abs(static_cast<double>(b[i])));
+    if (!std::isfinite(a[i])) return std::nan("");
+  }
+  return magnitude > 0 ? difference / magnitude : difference;
+}
+
+}  // namespace lazytrain::test
