@@ -1,0 +1,192 @@
+#include "training/run_config.h"
+
+#include <fmt/core.h>
+
+#include <map>
+
+#include "core/file.h"
+#include "formats/text_checks.h"
+#include "training/run_config_fields.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr const char* kCommandLine = "command line";
+
+std::vector<ConfigValue> values_of_file(std::string_view text, const std::string& where) {
+  const YamlNode root = parse_yaml(text, where, ExitCode::usage);
+  if (root.kind == YamlNode::Kind::null) return {};
+  if (root.kind != YamlNode::Kind::mapping) {
+    fail(ExitCode::usage, "{}: {} where `key: value` lines belong", where, describe(root.kind));
+  }
+  std::vector<ConfigValue> values;
+  for (std::size_t i = 0; i < root.keys.size(); ++i) {
+    const YamlKey& key = root.keys[i];
+    values.push_back(
+        {.key = key.text, .node = root.items[i], .where = fmt::format("{}:{}", where, key.line)});
+  }
+  return values;
+}
+
+// "key=value": a text, a list in brackets, or null.
+ConfigValue value_of_override(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    fail(ExitCode::usage, "{}: {} is not of the form key=value", kCommandLine, in_quotes(argument));
+  }
+  ConfigValue value{.key = argument.substr(0, equals), .node = {}, .where = kCommandLine};
+  const std::string text = argument.substr(equals + 1);
+  if (text.starts_with('[') || text.starts_with('"') || text.starts_with('\'')) {
+    value.node = parse_yaml(text, fmt::format("{}: {}", kCommandLine, value.key), ExitCode::usage);
+  } else if (!text.empty() && text != "null" && text != "~") {
+    value.node.kind = YamlNode::Kind::scalar;
+    value.node.text = text;
+  }
+  return value;
+}
+
+// Where each key was set, for messages about values that do not go together.
+using Places = std::map<std::string, std::string, std::less<>>;
+
+std::string place(const Places& places, const char* key) {
+  const auto found = places.find(key);
+  return found == places.end() ? std::string(key) : fmt::format("{}: {}", found->second, key);
+}
+
+void reconcile_precision(RunConfig& config, const Places& places) {
+  const bool said_bf16 = places.contains("bf16");
+  const bool said_fp32 = places.contains("fp32");
+  if (said_bf16 && said_fp32 && config.bf16 == config.fp32) {
+    fail(ExitCode::usage, "{}: {} and bf16: {} contradict each other; one of the two must be true",
+         place(places, "fp32"), config.fp32, config.bf16);
+  }
+  if (said_fp32 && !said_bf16) config.bf16 = !config.fp32;
+  config.fp32 = !config.bf16;
+}
+
+// resume_from_checkpoint may be a truth value, as Hugging Face has it.
+void reconcile_resume(RunConfig& config) {
+  if (config.resume_from_checkpoint == "true" || config.resume_from_checkpoint == "True") {
+    config.resume_from_checkpoint = "auto";
+  } else if (config.resume_from_checkpoint == "false" || config.resume_from_checkpoint == "False") {
+    config.resume_from_checkpoint.reset();
+  }
+}
+
+void check_together(const RunConfig& config, const Places& places, std::vector<std::string>& notices) {
+  if (config.memory_model == "emulated" && !config.device_memory) {
+    fail(ExitCode::usage, "{}: an emulated device needs a size; add device_memory, e.g. 240MB",
+         place(places, "memory_model"));
+  }
+  if (config.memory_model == "unified") {
+    for (const char* key :
+         {"split_cores", "link_h2d_gbps", "link_d2h_gbps", "link_duplex_gbps", "optimizer_gparams_per_s"}) {
+      if (places.contains(key)) {
+        notices.push_back(fmt::format("{} changes nothing with memory_model: unified", place(places, key)));
+      }
+    }
+  }
+  if (config.eval_strategy == "steps" && config.val_size == 0 && config.eval_dataset.empty()) {
+    fail(ExitCode::usage, "{}: nothing to evaluate on; add val_size or eval_dataset",
+         place(places, "eval_strategy"));
+  }
+  if (config.val_size > 0 && !config.eval_dataset.empty()) {
+    fail(ExitCode::usage, "{}: eval_dataset is set too; keep one of the two", place(places, "val_size"));
+  }
+  if (config.val_size > 1 &&
+      config.val_size != static_cast<double>(static_cast<std::int64_t>(config.val_size))) {
+    fail(ExitCode::usage, "{}: {} is neither a share below 1 nor a whole number", place(places, "val_size"),
+         config.val_size);
+  }
+  if (config.micro_batch && *config.micro_batch > config.slots_per_step()) {
+    fail(ExitCode::usage, "{}: {} slots in one layer call, but a step has {}", place(places, "micro_batch"),
+         *config.micro_batch, config.slots_per_step());
+  }
+  if (config.max_steps == 0) {
+    fail(ExitCode::usage, "{}: 0 steps; use -1 to train for num_train_epochs", place(places, "max_steps"));
+  }
+  if (config.lr_scheduler_type == "constant" && (config.warmup_ratio > 0 || config.warmup_steps > 0)) {
+    notices.push_back(fmt::format("{} constant has no warm-up; constant_with_warmup has",
+                                  place(places, "lr_scheduler_type")));
+  }
+}
+
+}  // namespace
+
+LoadedRunConfig parse_run_config(std::string_view text, const std::string& where,
+                                 std::span<const std::string> overrides) {
+  std::vector<ConfigValue> values = values_of_file(text, where);
+  for (const std::string& argument : overrides) values.push_back(value_of_override(argument));
+
+  LoadedRunConfig loaded;
+  Places places;
+  for (const ConfigValue& value : values) {
+    if (const ConfigField* field = find_field(value.key)) {
+      set_field(loaded.config, *field, value);
+      places[value.key] = value.where;
+    } else if (auto notice = foreign_key_notice(value)) {
+      loaded.notices.push_back(std::move(*notice));
+    } else if (const std::string nearest = nearest_key(value.key); !nearest.empty()) {
+      fail(ExitCode::usage, "{}: unknown key {}; did you mean {}?", value.where, in_quotes(value.key),
+           nearest);
+    } else {
+      fail(ExitCode::usage, "{}: unknown key {}; `lazytrain train --help` lists all keys", value.where,
+           in_quotes(value.key));
+    }
+  }
+  reconcile_precision(loaded.config, places);
+  reconcile_resume(loaded.config);
+  check_together(loaded.config, places, loaded.notices);
+  return loaded;
+}
+
+LoadedRunConfig load_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    fail(ExitCode::usage, "{}: no such file", path.string());
+  return parse_run_config(read_file(path), path.string(), overrides);
+}
+
+void require_keys(const RunConfig& config, std::span<const std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    const ConfigField* field = find_field(key);
+    check(field != nullptr, "a required key is a key");
+    if (field_text(config, *field) == "null") {
+      fail(ExitCode::usage,
+           "{} is missing: {}; add it to the configuration or give {}=... on the command line", key,
+           field->help, key);
+    }
+  }
+}
+
+std::string to_yaml(const RunConfig& config) {
+  std::string text;
+  std::string_view group;
+  for (const ConfigField& field : config_fields()) {
+    if (field.group != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", field.group);
+    group = field.group;
+    text += fmt::format("{}: {}\n", field.name, field_text(config, field));
+  }
+  return text;
+}
+
+std::string run_config_help() {
+  const RunConfig defaults;
+  std::string text;
+  std::string_view group;
+  for (const ConfigField& field : config_fields()) {
+    if (field.group != group) text += fmt::format("{}{}:\n", text.empty() ? "" : "\n", field.group);
+    group = field.group;
+    std::string choices;
+    for (const std::string_view choice : field.choices) {
+      choices += choices.empty() ? " (" : " | ";
+      choices += choice;
+    }
+    if (!choices.empty()) choices += ')';
+    text +=
+        fmt::format("  {:<28} {:<13} {}{}\n", field.name, field_text(defaults, field), field.help, choices);
+  }
+  return text;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,125 @@
+// run.yaml: everything that decides a training run, under LLaMA-Factory's key names, with overrides from the
+// command line. One table (run_config_fields.cpp) drives reading, defaults, help and printing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/units.h"
+
+namespace lazytrain {
+
+// Names are the keys of run.yaml. nullopt = not set: decided by the program, as each comment says.
+struct RunConfig {
+  // model
+  std::string model_name_or_path;            // a folder in Hugging Face's layout
+  std::optional<std::string> template_name;  // key `template`; not set: found from the folder
+
+  // method
+  std::string stage = "sft";
+  bool do_train = true;
+  std::string finetuning_type = "full";
+
+  // data
+  std::vector<std::string> dataset;
+  std::vector<std::string> eval_dataset;
+  std::string dataset_dir = "data";
+  std::int64_t cutoff_len = 2048;  // tokens in a slot
+  std::optional<std::int64_t> max_samples;
+  double val_size = 0;  // below 1 a share, else a number of samples
+  bool packing = true;
+  bool train_on_prompt = false;
+  std::string overlong = "drop";                          // drop | truncate | error
+  std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads
+
+  // output
+  std::string output_dir;
+  bool overwrite_output_dir = false;
+  std::int64_t logging_steps = 10;
+  std::int64_t save_steps = 500;
+  std::optional<std::int64_t> save_total_limit;  // not set: all are kept
+  bool save_only_model = false;
+  std::optional<std::string> resume_from_checkpoint;  // "auto" or a path; not set: a new run
+  std::string report_to = "none";
+
+  // training
+  std::int64_t per_device_train_batch_size = 8;  // slots
+  std::int64_t gradient_accumulation_steps = 1;
+  double learning_rate = 5e-5;
+  double num_train_epochs = 3;
+  std::int64_t max_steps = -1;  // above 0: wins over num_train_epochs
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0;
+  double warmup_steps = 0;  // below 1 a ratio; above 0: wins over warmup_ratio
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;  // 0: no clipping
+  std::string optim = "adamw_torch";
+  bool bf16 = true;   // false: fp32
+  bool fp32 = false;  // the same said the other way round: always !bf16 after loading
+  std::uint64_t seed = 42;
+
+  // evaluation
+  std::int64_t per_device_eval_batch_size = 8;
+  std::string eval_strategy = "no";        // no | steps
+  std::optional<std::int64_t> eval_steps;  // not set: logging_steps
+  std::int64_t max_new_tokens = 256;
+
+  // machine
+  std::string memory_model = "unified";  // unified | emulated
+  std::optional<Bytes> device_memory;    // not set: what the system leaves free
+  std::optional<Bytes> host_memory;      // likewise
+  std::optional<std::int64_t> threads;   // not set: all cores of this process
+  bool split_cores = false;
+  double link_h2d_gbps = 0;  // 0: not paced
+  double link_d2h_gbps = 0;
+  double link_duplex_gbps = 0;
+  double optimizer_gparams_per_s = 0;
+
+  // plan
+  std::string policy = "auto";
+  std::int64_t every_k = 4;                 // of policy every-k
+  std::optional<std::int64_t> micro_batch;  // slots in one layer call; not set: the planner's choice
+  std::string optimizer_overlap = "auto";   // auto | on | off
+  std::optional<std::string> calibration;   // file of measured costs; not set: the default place
+  bool debug_memory = false;
+
+  bool operator==(const RunConfig&) const = default;
+
+  // Slots of one optimizer step.
+  [[nodiscard]] std::int64_t slots_per_step() const {
+    return per_device_train_batch_size * gradient_accumulation_steps;
+  }
+};
+
+struct LoadedRunConfig {
+  RunConfig config;
+  std::vector<std::string> notices;  // one line each: keys of other programs that change nothing here
+};
+
+// Reads a file and applies `overrides`, each "key=value". Error(usage), with file, line and key, where a key
+// is unknown (naming the nearest), a value has the wrong type or range, or values contradict each other.
+[[nodiscard]] LoadedRunConfig load_run_config(const std::filesystem::path& path,
+                                              std::span<const std::string> overrides);
+// The same from text; `where` names it in messages.
+[[nodiscard]] LoadedRunConfig parse_run_config(std::string_view text, const std::string& where,
+                                               std::span<const std::string> overrides);
+
+// Error(usage) naming the first of `keys` that the configuration leaves empty (model_name_or_path, dataset,
+// ...).
+void require_keys(const RunConfig& config, std::span<const std::string_view> keys);
+
+// The effective configuration: every key with its value, grouped; loading it again gives an equal RunConfig.
+[[nodiscard]] std::string to_yaml(const RunConfig& config);
+
+// All keys with type, default and meaning, grouped, for --help.
+[[nodiscard]] std::string run_config_help();
+
+}  // namespace lazytrain
