@@ -35,14 +35,14 @@ std::uint64_t TokenizedSamples::fingerprint() const {
   return sum.value();
 }
 
-Split split_by_group(const TokenizedSamples& samples, double validation_size, std::uint64_t seed) {
+DataSplit split_by_group(const TokenizedSamples& samples, double validation_size, std::uint64_t seed) {
   if (!std::isfinite(validation_size) || validation_size < 0 ||
       (validation_size > 1 && validation_size != std::floor(validation_size))) {
     fail(ExitCode::usage, "val_size is {}: give a whole number of samples, or a fraction between 0 and 1",
          validation_size);
   }
   const std::int64_t count = samples.size();
-  Split split;
+  DataSplit split;
   if (validation_size == 0) {
     for (std::int64_t i = 0; i < count; ++i) split.train.push_back(i);
     return split;

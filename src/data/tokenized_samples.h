@@ -40,7 +40,7 @@ class TokenizedSamples {
   std::int64_t supervised_tokens_ = 0;
 };
 
-struct Split {
+struct DataSplit {
   std::vector<std::int64_t> train, validation;  // sample numbers, ascending
 };
 
@@ -48,7 +48,7 @@ struct Split {
 // Whole groups are taken in an order that only the seed decides, passing over those that would exceed the
 // number, so no question is on both sides and there may be a few samples fewer. Error(data) where a side
 // would stay empty, Error(usage) for a negative or non-finite number.
-[[nodiscard]] Split split_by_group(const TokenizedSamples& samples, double validation_size,
+[[nodiscard]] DataSplit split_by_group(const TokenizedSamples& samples, double validation_size,
                                    std::uint64_t seed);
 
 }  // namespace lazytrain

@@ -21,21 +21,22 @@ struct LoweringContext {
   TierModel tiers = TierModel::tiered;
   std::int64_t type_bytes = 2;       // storage type: 2 = bf16, 4 = fp32
   std::int64_t position_rows = 512;  // rows of the rotary tables
-  // Optimizer states of each group, fp32 masters included (empty: a run that only evaluates or generates has none).
+  // Optimizer states of each group, fp32 masters included (empty: a run that only evaluates or generates has
+  // none).
   std::vector<Bytes> state_bytes;
 };
 
-// Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts, head rows,
-// head targets (generation: cache sequences, or which sequences are active), one more (generation: cache entries).
-// The host's copy ends with the tokens, which the device never sees.
+// Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts,
+// head rows, head targets (generation: cache sequences, or which sequences are active), one more (generation:
+// cache entries). The host's copy ends with the tokens, which the device never sees.
 inline constexpr std::int64_t kDeviceBatchArrays = 5;
 inline constexpr std::int64_t kHostBatchArrays = 6;
 
 // Bytes of the retained logits of one micro-batch (megatrain).
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows);
 
-// How far a lowering goes: `memory` stops when every buffer has its offset. Such a Program has arena sizes but
-// no waits, so it can be neither run nor simulated; add_dependencies() makes it complete.
+// How far a lowering goes: `memory` stops when every buffer has its offset. Such a Program has arena sizes
+// but no waits, so it can be neither run nor simulated; add_dependencies() makes it complete.
 enum class LoweringDepth : std::uint8_t { memory, complete };
 
 // One steady-state training step. With optimizer overlap it begins with the updates of the step before.

@@ -31,10 +31,10 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
 Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group) {
   Op op{.kind = OpKind::update_group, .stream = StreamId::host, .layer = static_cast<std::int32_t>(group)};
   op.elements = context.groups[group].elements;
-  op.operands = {{Role::group_gradient, state.gradient[group], Access::read},
-                 {Role::weights, state.weights[group], Access::read_write},
-                 {Role::states, state.states[group], Access::read_write},
-                 {Role::clip, state.clip, Access::read}};
+  op.operands = {{OperandRole::group_gradient, state.gradient[group], Access::read},
+                 {OperandRole::weights, state.weights[group], Access::read_write},
+                 {OperandRole::states, state.states[group], Access::read_write},
+                 {OperandRole::clip, state.clip, Access::read}};
   return op;
 }
 
@@ -49,14 +49,16 @@ DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& c
   common.host_batch = builder.unified() ? common.batch
                                         : builder.persistent("host.batch", Tier::host,
                                                              {batch_rows * kHostBatchArrays * 4}, true);
-  common.workspace = builder.persistent("dev.workspace", Tier::device, workspace, false);
+  if (workspace.value > 0)
+    common.workspace = builder.persistent("dev.workspace", Tier::device, workspace, false);
   return common;
 }
 
 void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::int64_t batch_rows) {
   if (builder.unified()) return;
   Op op{.kind = OpKind::load_batch, .stream = StreamId::h2d, .bytes = {batch_rows * kDeviceBatchArrays * 4}};
-  op.operands = {{Role::input, common.host_batch, Access::read}, {Role::output, common.batch, Access::write}};
+  op.operands = {{OperandRole::input, common.host_batch, Access::read},
+                 {OperandRole::output, common.batch, Access::write}};
   builder.before(0, std::move(op));
 }
 
@@ -83,8 +85,8 @@ BufferId WeightSlots::use(std::int32_t layer) {
   Op op{.kind = OpKind::load_weights, .stream = StreamId::h2d, .layer = layer};
   op.bytes = {context_.groups[group].elements * context_.type_bytes};
   op.elements = context_.groups[group].elements;
-  op.operands = {{Role::input, state_.weights[group], Access::read},
-                 {Role::output, chosen->buffer, Access::write}};
+  op.operands = {{OperandRole::input, state_.weights[group], Access::read},
+                 {OperandRole::output, chosen->buffer, Access::write}};
   if (chosen->last_use < 0)
     builder_.before(0, std::move(op));
   else
@@ -104,11 +106,12 @@ void add_collect(ProgramBuilder& builder, BufferId loss, std::int32_t micro_batc
     source = builder.transient(fmt::format("host.loss.m{}", micro_batch), Tier::host, bytes);
     Op offload{
         .kind = OpKind::offload_loss, .stream = StreamId::d2h, .micro_batch = micro_batch, .bytes = bytes};
-    offload.operands = {{Role::input, loss, Access::read}, {Role::output, source, Access::write}};
+    offload.operands = {{OperandRole::input, loss, Access::read},
+                        {OperandRole::output, source, Access::write}};
     builder.after(compute, std::move(offload));
   }
   Op collect{.kind = OpKind::collect, .stream = StreamId::host, .micro_batch = micro_batch, .bytes = bytes};
-  collect.operands = {{Role::input, source, Access::read}};
+  collect.operands = {{OperandRole::input, source, Access::read}};
   builder.after(compute, std::move(collect));
 }
 
@@ -117,24 +120,25 @@ std::vector<Operand> use_head(ProgramBuilder& builder, const LoweringContext& co
   const std::size_t head = context.groups.size() - 1;
   const bool tied = context.architecture.tied_head;
   if (builder.unified()) {
-    std::vector<Operand> operands{{Role::weights, state.weights[head], Access::read}};
-    if (tied) operands.push_back({Role::embedding, state.weights.front(), Access::read});
+    std::vector<Operand> operands{{OperandRole::weights, state.weights[head], Access::read}};
+    if (tied) operands.push_back({OperandRole::embedding, state.weights.front(), Access::read});
     return operands;
   }
   std::vector<Operand> operands;
-  const auto load = [&](std::size_t group, const char* name, Role role) {
+  const auto load = [&](std::size_t group, const char* name, OperandRole role) {
     const Bytes bytes{context.groups[group].elements * context.type_bytes};
     const BufferId buffer = builder.transient(name, Tier::device, bytes);
     Op op{.kind = OpKind::load_head,
           .stream = StreamId::h2d,
           .bytes = bytes,
           .elements = context.groups[group].elements};
-    op.operands = {{Role::input, state.weights[group], Access::read}, {Role::output, buffer, Access::write}};
+    op.operands = {{OperandRole::input, state.weights[group], Access::read},
+                   {OperandRole::output, buffer, Access::write}};
     builder.before(load_at, std::move(op), true);
     operands.push_back({role, buffer, Access::read});
   };
-  load(head, "dev.head", Role::weights);
-  if (tied) load(0, "dev.projection", Role::embedding);
+  load(head, "dev.head", OperandRole::weights);
+  if (tied) load(0, "dev.projection", OperandRole::embedding);
   return operands;
 }
 

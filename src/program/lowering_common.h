@@ -31,7 +31,8 @@ inline std::string name_of(const char* prefix, std::int64_t index, std::int64_t 
                          : fmt::format("{}[{}]m{}", prefix, index, micro_batch);
 }
 
-// Constants, index arrays and scratch that every kind of step has on the device.
+// Constants, index arrays and scratch that every kind of step has on the device; no scratch where `workspace`
+// is 0 (a training step has one for each of its phases).
 struct DeviceCommon {
   BufferId constants = -1, batch = -1, host_batch = -1, workspace = -1;
 };

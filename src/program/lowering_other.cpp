@@ -14,27 +14,27 @@ BufferId gathered_boundary(ProgramBuilder& builder, const StateBuffers& state, c
   const BufferId host =
       builder.transient(name_of(builder.unified() ? "dev.b" : "host.b", 0, m), builder.host_tier(), bytes);
   Op gather{.kind = OpKind::gather_embedding, .stream = StreamId::host, .micro_batch = m};
-  gather.operands = {{Role::embedding, state.weights[0], Access::read},
-                     {Role::batch, common.host_batch, Access::read},
-                     {Role::output, host, Access::write}};
+  gather.operands = {{OperandRole::embedding, state.weights[0], Access::read},
+                     {OperandRole::batch, common.host_batch, Access::read},
+                     {OperandRole::output, host, Access::write}};
   builder.before(0, std::move(gather));
   if (builder.unified()) return host;
   const BufferId device = builder.transient(name_of("dev.b", 0, m), Tier::device, bytes);
   Op fetch{
       .kind = OpKind::fetch_boundary, .stream = StreamId::h2d, .layer = 0, .micro_batch = m, .bytes = bytes};
-  fetch.operands = {{Role::input, host, Access::read}, {Role::output, device, Access::write}};
+  fetch.operands = {{OperandRole::input, host, Access::read}, {OperandRole::output, device, Access::write}};
   builder.before(m - 2, std::move(fetch));
   return device;
 }
 
 std::vector<Operand> layer_operands(const DeviceCommon& common, BufferId weights, BufferId input,
                                     BufferId output) {
-  return {{Role::weights, weights, Access::read},
-          {Role::input, input, Access::read},
-          {Role::output, output, Access::write},
-          {Role::batch, common.batch, Access::read},
-          {Role::constants, common.constants, Access::read},
-          {Role::workspace, common.workspace, Access::read_write}};
+  return {{OperandRole::weights, weights, Access::read},
+          {OperandRole::input, input, Access::read},
+          {OperandRole::output, output, Access::write},
+          {OperandRole::batch, common.batch, Access::read},
+          {OperandRole::constants, common.constants, Access::read},
+          {OperandRole::workspace, common.workspace, Access::read_write}};
 }
 
 }  // namespace
@@ -79,10 +79,11 @@ Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batc
     const BufferId loss = builder.transient(fmt::format("dev.loss.m{}", m), Tier::device, bytes);
     Op op{.kind = OpKind::head_forward, .stream = StreamId::compute, .micro_batch = m};
     op.operands = head;
-    op.operands.insert(op.operands.end(), {{Role::input, boundary[static_cast<std::size_t>(m)], Access::read},
-                                           {Role::loss, loss, Access::write},
-                                           {Role::batch, common.batch, Access::read},
-                                           {Role::workspace, common.workspace, Access::read_write}});
+    op.operands.insert(op.operands.end(),
+                       {{OperandRole::input, boundary[static_cast<std::size_t>(m)], Access::read},
+                        {OperandRole::loss, loss, Access::write},
+                        {OperandRole::batch, common.batch, Access::read},
+                        {OperandRole::workspace, common.workspace, Access::read_write}});
     add_collect(builder, loss, m, bytes, builder.compute(std::move(op)));
   }
   return builder.finish();
@@ -121,8 +122,8 @@ GenerationPrograms lower_generation(const LoweringContext& context, const Genera
             .layer = l,
             .micro_batch = 0};
       op.operands = layer_operands(common, parameters, boundary, output);
-      op.operands.push_back(
-          {Role::cache, caches[static_cast<std::size_t>(l)], prefill ? Access::write : Access::read_write});
+      op.operands.push_back({OperandRole::cache, caches[static_cast<std::size_t>(l)],
+                             prefill ? Access::write : Access::read_write});
       weights.used(l, builder.compute(std::move(op)));
       boundary = output;
     }
@@ -131,10 +132,10 @@ GenerationPrograms lower_generation(const LoweringContext& context, const Genera
     const BufferId tokens = builder.transient("dev.tokens", Tier::device, bytes);
     Op op{.kind = OpKind::head_argmax, .stream = StreamId::compute, .micro_batch = 0};
     op.operands = head;
-    op.operands.insert(op.operands.end(), {{Role::input, boundary, Access::read},
-                                           {Role::loss, tokens, Access::write},
-                                           {Role::batch, common.batch, Access::read},
-                                           {Role::workspace, common.workspace, Access::read_write}});
+    op.operands.insert(op.operands.end(), {{OperandRole::input, boundary, Access::read},
+                                           {OperandRole::loss, tokens, Access::write},
+                                           {OperandRole::batch, common.batch, Access::read},
+                                           {OperandRole::workspace, common.workspace, Access::read_write}});
     add_collect(builder, tokens, 0, bytes, builder.compute(std::move(op)));
     return builder.finish();
   };

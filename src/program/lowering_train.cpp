@@ -18,9 +18,12 @@ class TrainLowering {
         layers_(static_cast<std::int32_t>(context.architecture.layers)),
         micro_batches_(static_cast<std::int32_t>(plan.batch.micro_batches())),
         state_(add_state_buffers(builder_, context)),
-        common_(add_device_common(
-            builder_, context, plan.batch.slots * plan.batch.slot_tokens,
-            std::max({workspace.forward, workspace.recompute, workspace.backward, workspace.head}))),
+        common_(add_device_common(builder_, context, plan.batch.slots * plan.batch.slot_tokens, Bytes{0})),
+        forward_workspace_(builder_.transient("dev.workspace.forward", Tier::device, workspace.forward)),
+        head_workspace_(builder_.transient("dev.workspace.head", Tier::device, workspace.head)),
+        backward_workspace_(
+            builder_.transient("dev.workspace.backward", Tier::device,
+                               std::max({workspace.forward, workspace.recompute, workspace.backward}))),
         weights_(builder_, context, state_, plan.weight_slots) {
     std::int64_t largest = 0;
     for (const ParameterGroup& group : context_.groups)
@@ -28,7 +31,7 @@ class TrainLowering {
     const std::int64_t slots =
         builder_.unified() ? 1 : std::min(plan.gradient_slots, context.architecture.layers);
     for (std::int64_t k = 0; k < slots; ++k)
-      accumulators_.push_back(builder_.persistent(name_of("dev.acc", k), Tier::device, {largest * 4}, false));
+      accumulators_.push_back(builder_.transient(name_of("dev.acc", k), Tier::device, {largest * 4}));
     boundary_.assign(static_cast<std::size_t>(layers_) + 1,
                      std::vector<BufferId>(static_cast<std::size_t>(micro_batches_), -1));
     stash_ = boundary_;
@@ -49,7 +52,7 @@ class TrainLowering {
       Op zero{.kind = OpKind::zero_embedding_gradient,
               .stream = StreamId::host,
               .elements = context_.groups[0].elements};
-      zero.operands = {{Role::accumulator, state_.gradient[0], Access::write}};
+      zero.operands = {{OperandRole::accumulator, state_.gradient[0], Access::write}};
       builder_.before(0, std::move(zero));
     }
     add_load_batch(builder_, common_, plan_.batch.slots * plan_.batch.slot_tokens);
@@ -95,16 +98,16 @@ class TrainLowering {
     else
       host_boundary_[0][at(m)] = {target, -1};
     Op op{.kind = OpKind::gather_embedding, .stream = StreamId::host, .micro_batch = m};
-    op.operands = {{Role::embedding, state_.weights[0], Access::read},
-                   {Role::batch, common_.host_batch, Access::read},
-                   {Role::output, target, Access::write}};
+    op.operands = {{OperandRole::embedding, state_.weights[0], Access::read},
+                   {OperandRole::batch, common_.host_batch, Access::read},
+                   {OperandRole::output, target, Access::write}};
     builder_.before(0, std::move(op));
   }
 
   void copy(OpKind kind, StreamId stream, std::int32_t layer, std::int32_t m, BufferId from, BufferId to,
             Bytes bytes, int compute, bool gated) {
     Op op{.kind = kind, .stream = stream, .layer = layer, .micro_batch = m, .bytes = bytes};
-    op.operands = {{Role::input, from, Access::read}, {Role::output, to, Access::write}};
+    op.operands = {{OperandRole::input, from, Access::read}, {OperandRole::output, to, Access::write}};
     if (gated)
       builder_.before(compute, std::move(op), true);
     else
@@ -141,18 +144,19 @@ class TrainLowering {
       // What the sweep computes of a materialised boundary is thrown away: it exists already.
       const bool keep_output = !again || !plan_.boundaries[at(l + 1)].materialised;
       Op op{.kind = OpKind::forward, .stream = StreamId::compute, .layer = l, .micro_batch = m};
-      op.operands = {{Role::weights, weights, Access::read},
-                     {Role::input, input, Access::read},
-                     {Role::output, output, Access::write},
-                     {Role::batch, common_.batch, Access::read},
-                     {Role::constants, common_.constants, Access::read},
-                     {Role::workspace, common_.workspace, Access::read_write}};
+      op.operands = {
+          {OperandRole::weights, weights, Access::read},
+          {OperandRole::input, input, Access::read},
+          {OperandRole::output, output, Access::write},
+          {OperandRole::batch, common_.batch, Access::read},
+          {OperandRole::constants, common_.constants, Access::read},
+          {OperandRole::workspace, again ? backward_workspace_ : forward_workspace_, Access::read_write}};
       const Bytes stash_size = stash_bytes(context_.architecture, plan_.layers[at(l)].stash,
                                            plan_.batch.rows_of(m), context_.type_bytes);
       if (stashing) {
         op.stash = plan_.layers[at(l)].stash;
         stash_[at(l)][at(m)] = builder_.transient(name_of("dev.stash", l, m), Tier::device, stash_size);
-        op.operands.push_back({Role::stash, stash_[at(l)][at(m)], Access::write});
+        op.operands.push_back({OperandRole::stash, stash_[at(l)][at(m)], Access::write});
       }
       const int compute = builder_.compute(std::move(op));
       weights_.used(l, compute);
@@ -196,21 +200,22 @@ class TrainLowering {
             .micro_batch = m,
             .first = m == 0};
       op.operands = parameters;
-      op.operands.insert(op.operands.end(),
-                         {{Role::input, boundary_[at(layers_)][at(m)], Access::read},
-                          {Role::gradient, gradient, Access::write},
-                          {Role::loss, loss_[at(m)], Access::write},
-                          {Role::batch, common_.batch, Access::read},
-                          {Role::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
-                          {Role::workspace, common_.workspace, Access::read_write}});
+      op.operands.insert(
+          op.operands.end(),
+          {{OperandRole::input, boundary_[at(layers_)][at(m)], Access::read},
+           {OperandRole::gradient, gradient, Access::write},
+           {OperandRole::loss, loss_[at(m)], Access::write},
+           {OperandRole::batch, common_.batch, Access::read},
+           {OperandRole::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
+           {OperandRole::workspace, head_workspace_, Access::read_write}});
       if (tied)
-        op.operands.push_back({Role::projection_accumulator, projection_accumulator,
+        op.operands.push_back({OperandRole::projection_accumulator, projection_accumulator,
                                m == 0 ? Access::write : Access::read_write});
       if (plan_.retain_logits) {
         const BufferId logits = builder_.transient(fmt::format("dev.logits.m{}", m), Tier::device,
                                                    retained_logits_bytes(context_, rows));
         builder_.hold_until(logits, last_head);
-        op.operands.push_back({Role::logits, logits, Access::write});
+        op.operands.push_back({OperandRole::logits, logits, Access::write});
       }
       compute = builder_.compute(std::move(op));
       boundary_[at(layers_)][at(m)] = -1;
@@ -224,13 +229,13 @@ class TrainLowering {
                .stream = builder_.unified() ? StreamId::compute : StreamId::d2h};
     offload.elements = context_.groups[head].elements;
     offload.bytes = {context_.groups[head].elements * context_.type_bytes};
-    offload.operands = {{Role::accumulator, norm_accumulator, Access::read},
-                        {Role::group_gradient, state_.gradient[head], Access::write},
-                        {Role::norm, state_.norm[head], Access::write}};
+    offload.operands = {{OperandRole::accumulator, norm_accumulator, Access::read},
+                        {OperandRole::group_gradient, state_.gradient[head], Access::write},
+                        {OperandRole::norm, state_.norm[head], Access::write}};
     if (tied && !builder_.unified()) {
       offload.bytes += Bytes{context_.groups[0].elements * 4};
-      offload.operands.push_back({Role::input, projection_accumulator, Access::read});
-      offload.operands.push_back({Role::output, state_.gradient[0], Access::write});
+      offload.operands.push_back({OperandRole::input, projection_accumulator, Access::read});
+      offload.operands.push_back({OperandRole::output, state_.gradient[0], Access::write});
     }
     if (builder_.unified())
       builder_.compute(std::move(offload));
@@ -288,13 +293,13 @@ class TrainLowering {
               .micro_batch = m,
               .stash = level,
               .full = !plan_.tail_skip};
-        op.operands = {{Role::weights, weights, Access::read},
-                       {Role::input, input, Access::read},
-                       {Role::recomputed, recomputed, Access::write},
-                       {Role::batch, common_.batch, Access::read},
-                       {Role::constants, common_.constants, Access::read},
-                       {Role::workspace, common_.workspace, Access::read_write}};
-        if (stash >= 0) op.operands.push_back({Role::stash, stash, Access::read});
+        op.operands = {{OperandRole::weights, weights, Access::read},
+                       {OperandRole::input, input, Access::read},
+                       {OperandRole::recomputed, recomputed, Access::write},
+                       {OperandRole::batch, common_.batch, Access::read},
+                       {OperandRole::constants, common_.constants, Access::read},
+                       {OperandRole::workspace, backward_workspace_, Access::read_write}};
+        if (stash >= 0) op.operands.push_back({OperandRole::stash, stash, Access::read});
         builder_.compute(std::move(op));
       }
       Op op{.kind = OpKind::backward,
@@ -303,15 +308,15 @@ class TrainLowering {
             .micro_batch = m,
             .stash = level,
             .first = m == 0};
-      op.operands = {{Role::weights, weights, Access::read},
-                     {Role::input, input, Access::read},
-                     {Role::gradient, gradient_[at(m)], Access::read_write},
-                     {Role::accumulator, accumulator, m == 0 ? Access::write : Access::read_write},
-                     {Role::batch, common_.batch, Access::read},
-                     {Role::constants, common_.constants, Access::read},
-                     {Role::workspace, common_.workspace, Access::read_write}};
-      if (stash >= 0) op.operands.push_back({Role::stash, stash, Access::read});
-      if (recomputed >= 0) op.operands.push_back({Role::recomputed, recomputed, Access::read});
+      op.operands = {{OperandRole::weights, weights, Access::read},
+                     {OperandRole::input, input, Access::read},
+                     {OperandRole::gradient, gradient_[at(m)], Access::read_write},
+                     {OperandRole::accumulator, accumulator, m == 0 ? Access::write : Access::read_write},
+                     {OperandRole::batch, common_.batch, Access::read},
+                     {OperandRole::constants, common_.constants, Access::read},
+                     {OperandRole::workspace, backward_workspace_, Access::read_write}};
+      if (stash >= 0) op.operands.push_back({OperandRole::stash, stash, Access::read});
+      if (recomputed >= 0) op.operands.push_back({OperandRole::recomputed, recomputed, Access::read});
       compute = builder_.compute(std::move(op));
       weights_.used(l, compute);
       boundary_[at(l)][at(m)] = -1;
@@ -324,9 +329,9 @@ class TrainLowering {
                .layer = l};
     offload.elements = context_.groups[group].elements;
     offload.bytes = {context_.groups[group].elements * context_.type_bytes};
-    offload.operands = {{Role::accumulator, accumulator, Access::read},
-                        {Role::group_gradient, state_.gradient[group], Access::write},
-                        {Role::norm, state_.norm[group], Access::write}};
+    offload.operands = {{OperandRole::accumulator, accumulator, Access::read},
+                        {OperandRole::group_gradient, state_.gradient[group], Access::write},
+                        {OperandRole::norm, state_.norm[group], Access::write}};
     if (builder_.unified())
       builder_.compute(std::move(offload));
     else
@@ -345,20 +350,21 @@ class TrainLowering {
              compute, false);
       }
       Op scatter{.kind = OpKind::scatter_embedding_gradient, .stream = StreamId::host, .micro_batch = m};
-      scatter.operands = {{Role::input, source, Access::read},
-                          {Role::batch, common_.host_batch, Access::read},
-                          {Role::accumulator, state_.gradient[0], Access::read_write}};
+      scatter.operands = {{OperandRole::input, source, Access::read},
+                          {OperandRole::batch, common_.host_batch, Access::read},
+                          {OperandRole::accumulator, state_.gradient[0], Access::read_write}};
       at_end(std::move(scatter));
     }
     Op finish{.kind = OpKind::finish_embedding_gradient,
               .stream = StreamId::host,
               .elements = context_.groups[0].elements};
-    finish.operands = {{Role::accumulator, state_.gradient[0], Access::read_write},
-                       {Role::norm, state_.norm[0], Access::write}};
+    finish.operands = {{OperandRole::accumulator, state_.gradient[0], Access::read_write},
+                       {OperandRole::norm, state_.norm[0], Access::write}};
     at_end(std::move(finish));
     Op reduce{.kind = OpKind::reduce_norm, .stream = StreamId::host};
-    for (const BufferId norm : state_.norm) reduce.operands.push_back({Role::norm, norm, Access::read});
-    reduce.operands.push_back({Role::clip, state_.clip, Access::write});
+    for (const BufferId norm : state_.norm)
+      reduce.operands.push_back({OperandRole::norm, norm, Access::read});
+    reduce.operands.push_back({OperandRole::clip, state_.clip, Access::write});
     at_end(std::move(reduce));
   }
 
@@ -368,6 +374,7 @@ class TrainLowering {
   std::int32_t layers_, micro_batches_;
   StateBuffers state_;
   DeviceCommon common_;
+  BufferId forward_workspace_, head_workspace_, backward_workspace_;  // scratch of each phase
   WeightSlots weights_;
   std::vector<BufferId> accumulators_;
   std::int32_t next_accumulator_ = 0;

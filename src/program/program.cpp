@@ -48,14 +48,14 @@ const char* to_string(OpKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-const char* to_string(Role role) {
-  static constexpr std::array kNames{"weights",   "embedding",   "input",
-                                     "output",    "stash",       "recomputed",
-                                     "gradient",  "accumulator", "projection_accumulator",
-                                     "loss",      "logits",      "batch",
-                                     "constants", "cache",       "workspace",
-                                        "states",      "group_gradient",
-                                     "norm",      "clip"};
+const char* to_string(OperandRole role) {
+  static constexpr std::array kNames{"weights",   "embedding",      "input",
+                                     "output",    "stash",          "recomputed",
+                                     "gradient",  "accumulator",    "projection_accumulator",
+                                     "loss",      "logits",         "batch",
+                                     "constants", "cache",          "workspace",
+                                     "states",    "group_gradient", "norm",
+                                     "clip"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
@@ -73,7 +73,7 @@ std::string listing(const Program& program) {
     const Op& op = program.ops[i];
     std::string reads, writes, after;
     for (const Operand& operand : op.operands) {
-      if (operand.role == Role::workspace) continue;
+      if (operand.role == OperandRole::workspace) continue;
       const std::string& name = program.at(operand.buffer).name;
       if (operand.access != Access::write) reads += (reads.empty() ? "" : " ") + name;
       if (operand.access != Access::read) writes += (writes.empty() ? "" : " ") + name;

@@ -55,7 +55,7 @@ enum class OpKind : std::uint8_t {
 [[nodiscard]] const char* to_string(OpKind kind);
 
 // What a buffer is to an op. An op has at most one buffer per role.
-enum class Role : std::uint8_t {
+enum class OperandRole : std::uint8_t {
   weights,                 // a layer's or the head's parameters
   embedding,               // the embedding matrix (also the projection of a tied head)
   input,                   // boundary that enters, or the source of a copy
@@ -76,7 +76,7 @@ enum class Role : std::uint8_t {
   norm,                    // partial sums of squares
   clip                     // global norm and clip factor
 };
-[[nodiscard]] const char* to_string(Role role);
+[[nodiscard]] const char* to_string(OperandRole role);
 
 enum class Access : std::uint8_t { read, write, read_write };
 
@@ -97,7 +97,7 @@ struct Buffer {
 };
 
 struct Operand {
-  Role role;
+  OperandRole role;
   BufferId buffer;
   Access access;
 };
@@ -115,7 +115,7 @@ struct Op {
   std::vector<Operand> operands{};
   std::vector<OpIndex> after{};
 
-  [[nodiscard]] BufferId buffer(Role role) const {  // -1 where there is none
+  [[nodiscard]] BufferId buffer(OperandRole role) const {  // -1 where there is none
     for (const Operand& operand : operands)
       if (operand.role == role) return operand.buffer;
     return -1;

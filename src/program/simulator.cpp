@@ -10,6 +10,9 @@ namespace lazytrain {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr Seconds kSoon = 1e-12;  // times this close are the same
+constexpr auto kCompute = static_cast<std::size_t>(StreamId::compute);
+constexpr auto kHost = static_cast<std::size_t>(StreamId::host);
 
 bool is_link(StreamId stream) {
   return stream == StreamId::h2d || stream == StreamId::d2h;
@@ -32,6 +35,11 @@ double op_rate(const Op& op, const SimulationInput& input) {
     rate = std::min(rate, static_cast<double>(op.bytes.value) / conversion);
   }
   return rate;
+}
+
+// One set of cores does the work of both streams, each at half speed while both are busy.
+bool shares_cores(const Machine& machine) {
+  return (machine.tiers == TierModel::unified || machine.emulated) && !machine.split_cores;
 }
 
 std::int64_t slots_of(const Program& program, const Op& op) {
@@ -97,7 +105,8 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
   struct Running {
     OpIndex op = -1;
     double bytes = 0;   // of a transfer, still to move
-    Seconds until = 0;  // of anything else; for transfers the earliest end (overhead)
+    Seconds work = 0;   // of a compute or host op, still to do
+    Seconds until = 0;  // earliest end (overhead of a transfer)
   };
   std::array<Running, kStreamCount> running;
   std::array<std::size_t, kStreamCount> next{};
@@ -120,8 +129,8 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
         ++next[s];
         running[s].op = i;
         running[s].bytes = is_link(op.stream) ? static_cast<double>(op.bytes.value) : 0;
-        running[s].until =
-            now + (is_link(op.stream) ? input.costs.op_overhead : op_seconds(program, op, input));
+        running[s].work = is_link(op.stream) ? 0 : op_seconds(program, op, input);
+        running[s].until = is_link(op.stream) ? now + input.costs.op_overhead : now;
         result.ops[static_cast<std::size_t>(i)].start = now;
         started = true;
       }
@@ -145,10 +154,12 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
       else
         down = smaller, up = std::min(up, cap - down);
     }
+    const bool contended = shares_cores(input.machine) && running[kCompute].op >= 0 && running[kHost].op >= 0;
+    const double speed = contended ? 0.5 : 1;
     Seconds step = kNever;
     for (std::size_t s = 0; s < kStreamCount; ++s) {
       if (running[s].op < 0) continue;
-      Seconds left = running[s].until - now;
+      Seconds left = std::max(running[s].until - now, running[s].work / speed);
       if (running[s].bytes > 0) left = std::max(left, running[s].bytes / rate[s]);
       step = std::min(step, left);
     }
@@ -161,7 +172,11 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
         running[s].bytes -= rate[s] * step;
         if (running[s].bytes < 0.5) running[s].bytes = 0;
       }
-      if (running[s].bytes > 0 || running[s].until > now + 1e-12) continue;
+      if (running[s].work > 0) {
+        running[s].work -= speed * step;
+        if (running[s].work < kSoon) running[s].work = 0;
+      }
+      if (running[s].bytes > 0 || running[s].work > 0 || running[s].until > now + kSoon) continue;
       const auto i = static_cast<std::size_t>(running[s].op);
       result.ops[i].end = now;
       done[i] = true;
@@ -174,7 +189,7 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     if (op.stream != StreamId::compute) continue;
-    const Seconds took = result.ops[i].end - result.ops[i].start;
+    const Seconds took = op_seconds(program, op, input);
     result.compute += took;
     head_seen = head_seen || op.kind == OpKind::head_forward_backward;
     if (op.kind == OpKind::recompute || (head_seen && op.kind == OpKind::forward)) result.recompute += took;

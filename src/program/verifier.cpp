@@ -178,7 +178,7 @@ class Verifier {
           if (buffer.tier != tier || buffer.size.value == 0) continue;
           const bool reads_it = operand.access != Access::write, writes_it = operand.access != Access::read;
           if (writes ? !writes_it : !reads_it) continue;
-          const bool scratch = operand.role == Role::workspace;
+          const bool scratch = operand.role == OperandRole::workspace;
           const auto [begin, end] = range(buffer);
           for (std::size_t r = begin; r < end; ++r) {
             State& here = state[r];

@@ -67,45 +67,45 @@ struct Issue {
   Executor::Running& running;
   Stream& stream;
 
-  [[nodiscard]] std::byte* at(Role role) const {
+  [[nodiscard]] std::byte* at(OperandRole role) const {
     const BufferId buffer = op.buffer(role);
     return buffer < 0 ? nullptr : self.address(program, buffer);
   }
-  [[nodiscard]] float* floats(Role role) const { return reinterpret_cast<float*>(at(role)); }
-  [[nodiscard]] Bytes size(Role role) const { return program.at(op.buffer(role)).size; }
+  [[nodiscard]] float* floats(OperandRole role) const { return reinterpret_cast<float*>(at(role)); }
+  [[nodiscard]] Bytes size(OperandRole role) const { return program.at(op.buffer(role)).size; }
   [[nodiscard]] std::int64_t first_row() const {
     return op.micro_batch * program.batch.micro_batch * program.batch.slot_tokens;
   }
   [[nodiscard]] std::int64_t rows() const { return program.batch.rows_of(op.micro_batch); }
   [[nodiscard]] const std::int32_t* array(BatchArray which) const {
-    return batch_array(at(Role::batch), which, running.batch_rows) + first_row();
+    return batch_array(at(OperandRole::batch), which, running.batch_rows) + first_row();
   }
   [[nodiscard]] DataType type() const { return self.options_.type; }
 
   [[nodiscard]] LayerCall layer_call() const {
     const Architecture& a = self.context_.architecture;
-    const auto* cosine = reinterpret_cast<const float*>(at(Role::constants));
+    const auto* cosine = reinterpret_cast<const float*>(at(OperandRole::constants));
     return {.device = self.device_,
             .stream = stream,
             .rows = rows(),
             .slot_rows = program.batch.slot_tokens,
-            .weights = at(Role::weights),
-            .x = at(Role::input),
+            .weights = at(OperandRole::weights),
+            .x = at(OperandRole::input),
             .positions = array(BatchArray::positions),
             .document_start = array(BatchArray::document_start),
             .cosine = cosine,
             .sine = cosine + self.context_.position_rows * a.head_dim / 2,
-            .workspace = at(Role::workspace),
-            .workspace_bytes = size(Role::workspace)};
+            .workspace = at(OperandRole::workspace),
+            .workspace_bytes = size(OperandRole::workspace)};
   }
 
   [[nodiscard]] HeadCall head_call() const {
     const Architecture& a = self.context_.architecture;
     const std::size_t head = self.context_.groups.size() - 1;
     const ParameterGroup& group = self.context_.groups[head];
-    const std::byte* weights = at(Role::weights);
+    const std::byte* weights = at(OperandRole::weights);
     const std::byte* projection =
-        a.tied_head ? at(Role::embedding) : weights + group.tensors[1].offset * size_of(type());
+        a.tied_head ? at(OperandRole::embedding) : weights + group.tensors[1].offset * size_of(type());
     const auto first_slot = static_cast<std::size_t>(op.micro_batch * program.batch.micro_batch);
     std::span<const std::int32_t> counts;
     if (!running.counts.empty())
@@ -117,13 +117,13 @@ struct Issue {
             .slot_tokens = program.batch.slot_tokens,
             .norm_weight = weights + group.tensors[0].offset * size_of(type()),
             .projection = projection,
-            .x = at(Role::input),
+            .x = at(OperandRole::input),
             .rows = array(BatchArray::head_rows),
             .targets = array(BatchArray::head_targets),
             .counts = counts,
-            .loss = floats(Role::loss),
-            .workspace = at(Role::workspace),
-            .workspace_bytes = size(Role::workspace)};
+            .loss = floats(OperandRole::loss),
+            .workspace = at(OperandRole::workspace),
+            .workspace_bytes = size(OperandRole::workspace)};
   }
 
   void issue() const {
@@ -138,7 +138,7 @@ struct Issue {
       case OpKind::offload_stash:
       case OpKind::fetch_stash:
       case OpKind::offload_loss:
-        self.device_.copy(stream, at(Role::output), at(Role::input), op.bytes);
+        self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), op.bytes);
         return;
       case OpKind::forward:
         forward();
@@ -147,7 +147,7 @@ struct Issue {
         decode_layer();
         return;
       case OpKind::recompute:
-        self.layer_.recompute(layer_call(), op.stash, at(Role::stash), at(Role::recomputed), op.full);
+        self.layer_.recompute(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::recomputed), op.full);
         return;
       case OpKind::backward:
         backward();
@@ -159,15 +159,15 @@ struct Issue {
         head_forward_backward();
         return;
       case OpKind::head_argmax:
-        self.head_.argmax(head_call(), running.head_count, reinterpret_cast<std::int32_t*>(at(Role::loss)));
+        self.head_.argmax(head_call(), running.head_count, reinterpret_cast<std::int32_t*>(at(OperandRole::loss)));
         return;
       case OpKind::offload_gradient:
-        offload(at(Role::accumulator));
+        offload(at(OperandRole::accumulator));
         return;
       case OpKind::offload_head_gradient:
-        offload(at(Role::accumulator));
-        if (op.buffer(Role::output) >= 0)
-          self.device_.copy(stream, at(Role::output), at(Role::input), size(Role::input));
+        offload(at(OperandRole::accumulator));
+        if (op.buffer(OperandRole::output) >= 0)
+          self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), size(OperandRole::input));
         return;
       case OpKind::zero_embedding_gradient:
       case OpKind::gather_embedding:
@@ -183,52 +183,52 @@ struct Issue {
 
   void forward() const {
     CachePrefill prefill;
-    if (op.buffer(Role::cache) >= 0)
-      prefill = {.cache = at(Role::cache),
+    if (op.buffer(OperandRole::cache) >= 0)
+      prefill = {.cache = at(OperandRole::cache),
                  .capacity = running.capacity,
                  .sequence = array(kCacheSequence),
                  .entry = array(kCacheEntry)};
-    self.layer_.forward(layer_call(), op.stash, at(Role::stash), at(Role::output), prefill);
+    self.layer_.forward(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::output), prefill);
   }
 
   void decode_layer() const {
-    self.layer_.decode(layer_call(), at(Role::output),
-                       {.cache = at(Role::cache),
+    self.layer_.decode(layer_call(), at(OperandRole::output),
+                       {.cache = at(OperandRole::cache),
                         .capacity = running.capacity,
                         .length = array(BatchArray::positions),
                         .active = reinterpret_cast<const std::uint8_t*>(array(kActive))});
   }
 
   void backward() const {
-    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash, at(Role::stash),
-                                       at(Role::recomputed));
-    self.layer_.backward(layer_call(), items, at(Role::gradient), floats(Role::accumulator), op.first);
+    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash, at(OperandRole::stash),
+                                       at(OperandRole::recomputed));
+    self.layer_.backward(layer_call(), items, at(OperandRole::gradient), floats(OperandRole::accumulator), op.first);
   }
 
   void head_forward_backward() const {
     const ParameterGroup& group = self.context_.groups.back();
-    float* accumulator = floats(Role::accumulator);
+    float* accumulator = floats(OperandRole::accumulator);
     const bool tied = self.context_.architecture.tied_head;
-    float* projection = tied ? floats(Role::projection_accumulator) : accumulator + group.tensors[1].offset;
+    float* projection = tied ? floats(OperandRole::projection_accumulator) : accumulator + group.tensors[1].offset;
     if (op.first) {
-      self.device_.zero(stream, accumulator, size(Role::accumulator));
-      if (tied) self.device_.zero(stream, projection, size(Role::projection_accumulator));
+      self.device_.zero(stream, accumulator, size(OperandRole::accumulator));
+      if (tied) self.device_.zero(stream, projection, size(OperandRole::projection_accumulator));
     }
     const auto supervised = static_cast<double>(running.outcome.supervised);
     self.head_.forward_backward(head_call(),
                                 {.scale = static_cast<float>(supervised > 0 ? 1.0 / supervised : 0.0),
-                                 .gradient = at(Role::gradient),
+                                 .gradient = at(OperandRole::gradient),
                                  .norm_weight = accumulator + group.tensors[0].offset,
                                  .projection = projection,
-                                 .logits = at(Role::logits)});
+                                 .logits = at(OperandRole::logits)});
   }
 
   void offload(std::byte* accumulator) const {
     self.device_.run(stream, OffloadGradient{.type = type(),
                                              .elements = op.elements,
                                              .src = reinterpret_cast<const float*>(accumulator),
-                                             .dst = at(Role::group_gradient),
-                                             .partial = reinterpret_cast<double*>(at(Role::norm))});
+                                             .dst = at(OperandRole::group_gradient),
+                                             .partial = reinterpret_cast<double*>(at(OperandRole::norm))});
   }
 
   void host() const {
@@ -240,22 +240,22 @@ struct Issue {
     const std::int64_t width = self.context_.architecture.hidden;
     switch (op.kind) {
       case OpKind::zero_embedding_gradient: {
-        std::byte* target = at(Role::accumulator);
-        const auto bytes = static_cast<std::size_t>(size(Role::accumulator).value);
+        std::byte* target = at(OperandRole::accumulator);
+        const auto bytes = static_cast<std::size_t>(size(OperandRole::accumulator).value);
         self.device_.call(stream, [=] { std::memset(target, 0, bytes); });
         return;
       }
       case OpKind::gather_embedding: {
-        const std::byte* embedding = at(Role::embedding);
-        std::byte* out = at(Role::output);
+        const std::byte* embedding = at(OperandRole::embedding);
+        std::byte* out = at(OperandRole::output);
         const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
                                                        static_cast<std::size_t>(rows()));
         self.device_.call(stream, [=] { gather_embedding(*pool, storage, width, embedding, tokens, out); });
         return;
       }
       case OpKind::scatter_embedding_gradient: {
-        const std::byte* gradient = at(Role::input);
-        float* accumulator = floats(Role::accumulator);
+        const std::byte* gradient = at(OperandRole::input);
+        float* accumulator = floats(OperandRole::accumulator);
         const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
                                                        static_cast<std::size_t>(rows()));
         self.device_.call(stream, [=] {
@@ -264,8 +264,8 @@ struct Issue {
         return;
       }
       case OpKind::finish_embedding_gradient: {
-        float* accumulator = floats(Role::accumulator);
-        auto* partial = reinterpret_cast<double*>(at(Role::norm));
+        float* accumulator = floats(OperandRole::accumulator);
+        auto* partial = reinterpret_cast<double*>(at(OperandRole::norm));
         const std::int64_t elements = op.elements;
         self.device_.call(stream,
                           [=] { finish_embedding_gradient(*pool, storage, elements, accumulator, partial); });
@@ -292,7 +292,7 @@ struct Issue {
 
   void collect() const {
     Executor::Running* run = &running;
-    const std::byte* source = at(Role::input);
+    const std::byte* source = at(OperandRole::input);
     if (program.kind == ProgramKind::prefill || program.kind == ProgramKind::decode) {
       const std::int64_t count = running.sequences;
       self.device_.call(stream, [=] {
@@ -437,7 +437,7 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
   double squares = 0;
   std::vector<BufferId> norms;
   for (const Operand& operand : op.operands)
-    if (operand.role == Role::norm) norms.push_back(operand.buffer);
+    if (operand.role == OperandRole::norm) norms.push_back(operand.buffer);
   std::rotate(norms.begin(), norms.begin() + 1, norms.end());
   for (const BufferId norm : norms) {
     const auto* partial = reinterpret_cast<const double*>(address(program, norm));
@@ -449,7 +449,7 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
   step_finite_ = std::isfinite(norm);
   clip_factor_ = step_finite_ ? lazytrain::clip_factor(norm, options_.max_gradient_norm) : 0.0;
   running.outcome.finite = step_finite_;
-  std::memcpy(address(program, op.buffer(Role::clip)), &clip_factor_, sizeof(double));
+  std::memcpy(address(program, op.buffer(OperandRole::clip)), &clip_factor_, sizeof(double));
 }
 
 void Executor::update_group(std::size_t index, Running& running) {
