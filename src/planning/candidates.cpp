@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "planning/policies.h"
@@ -31,6 +32,31 @@ std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
       high = middle - 1;
   }
   return best;
+}
+
+// The two plans lower to the same Program.
+bool same_decisions(const Plan& a, const Plan& b) {
+  const auto same_boundary = [](const BoundaryPlan& x, const BoundaryPlan& y) {
+    return x.materialised == y.materialised && x.device_micro_batches == y.device_micro_batches;
+  };
+  const auto same_layer = [](const LayerPlan& x, const LayerPlan& y) {
+    if (x.stash != y.stash) return false;
+    return x.stash == StashLevel::none || x.stash_device_micro_batches == y.stash_device_micro_batches;
+  };
+  const auto knobs = [](const Plan& plan) {
+    return std::tuple(plan.weight_slots, plan.fetch_lead, plan.offload_lag, plan.gradient_slots,
+                      plan.boundary_gradient_on_host, plan.tail_skip, plan.sweep_last_layer,
+                      plan.retain_logits, plan.optimizer_overlap);
+  };
+  return knobs(a) == knobs(b) &&
+         std::equal(a.boundaries.begin(), a.boundaries.end(), b.boundaries.begin(), b.boundaries.end(),
+                    same_boundary) &&
+         std::equal(a.layers.begin(), a.layers.end(), b.layers.begin(), b.layers.end(), same_layer);
+}
+
+bool known(const std::vector<Candidate>& found, const Plan& plan) {
+  return std::any_of(found.begin(), found.end(),
+                     [&](const Candidate& candidate) { return same_decisions(candidate.plan, plan); });
 }
 
 }  // namespace
@@ -153,13 +179,12 @@ void Candidates::splits(std::vector<Candidate>& found) {
         const Split split = split_of(share);
         if (unified) return fmt::format("stash {}", to_string(level));
         std::string text =
-            fmt::format("stash {}, boundaries {}/{}", to_string(level), split.boundary_share, micro_batches);
-        if (level != StashLevel::none)
-          text += fmt::format(", stashes {}/{}", split.stash_share, micro_batches);
-        return text + " on the device";
+            fmt::format("stash {}, device: b {}/{}", to_string(level), split.boundary_share, micro_batches);
+        if (level != StashLevel::none) text += fmt::format(", stash {}/{}", split.stash_share, micro_batches);
+        return text;
       };
       if (unified) {
-        found.push_back(roomiest(plan_of(most), variant_of(most)));
+        if (!known(found, plan_of(most))) found.push_back(roomiest(plan_of(most), variant_of(most)));
         continue;
       }
       for (const Plan& rung : knob_ladder(plan_of(0), inputs_)) {
@@ -174,7 +199,7 @@ void Candidates::splits(std::vector<Candidate>& found) {
           return lower(with_share(tried)).device_bytes <= inputs_.machine.device_capacity;
         });
         if (share < 0) continue;
-        found.push_back(exactly(with_share(share), variant_of(share)));
+        if (!known(found, with_share(share))) found.push_back(exactly(with_share(share), variant_of(share)));
         break;
       }
     }
@@ -202,9 +227,9 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
         return fits(lower(knob_ladder(plan_of(tried), inputs_).back()));
       });
       if (n < 1) continue;
-      std::string text = fmt::format("stash all in the last {} layers", n);
+      std::string text = fmt::format("stash all in last {} layers", n);
       if (!unified)
-        text += fmt::format(" on the {}, boundaries on the {}", on_device ? "device" : "host",
+        text += fmt::format(", {}; b {}", on_device ? "device" : "host",
                             boundaries_on_device ? "device" : "host");
       found.push_back(roomiest(plan_of(n), text));
     }
