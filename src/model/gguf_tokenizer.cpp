@@ -164,7 +164,7 @@ Json post_processor(const Gguf& file, const Vocabulary& vocabulary, const GgufSp
       file.find_bool("tokenizer.ggml.add_bos_token").value_or(adds_bos_by_default) && special.bos;
   const bool eos = file.find_bool("tokenizer.ggml.add_eos_token").value_or(false) && !special.eos.empty();
   if (!bos && !eos) return nullptr;
-  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+  Json single = Json::array(), tokens = Json::object();
   const auto add = [&](std::int64_t id) {
     const std::string text(vocabulary.tokens[static_cast<std::size_t>(id)]);
     single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
@@ -173,9 +173,7 @@ Json post_processor(const Gguf& file, const Vocabulary& vocabulary, const GgufSp
   if (bos) add(*special.bos);
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (eos) add(special.eos.front());
-  for (Json part : single) {
-    pair.push_back(part);
-  }
+  Json pair = single;  // the second sequence follows, under the other type
   for (Json part : single) {
     Json& inner = part.begin().value();
     inner["type_id"] = 1;
