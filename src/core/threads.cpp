@@ -9,8 +9,27 @@
 #include <utility>
 
 namespace lazytrain {
+namespace {
 
-ThreadPool::ThreadPool(int threads, std::function<void(int)> on_start) : on_start_(std::move(on_start)) {
+// Spins until ready() or until `longest` is over.
+template <typename Ready>
+void spin_until(std::chrono::nanoseconds longest, Ready ready) {
+  if (longest.count() <= 0) return;
+  const auto end = std::chrono::steady_clock::now() + longest;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (std::chrono::steady_clock::now() < end);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads, std::function<void(int)> on_start, std::chrono::nanoseconds spin)
+    : on_start_(std::move(on_start)), spin_(spin) {
   for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
 }
 
@@ -37,6 +56,7 @@ void ThreadPool::work(int worker) {
   if (on_start_) on_start_(worker);
   std::uint64_t seen = 0;
   for (;;) {
+    spin_until(spin_, [&] { return stop_ || round_ != seen; });
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stop_ || round_ != seen; });
@@ -64,6 +84,7 @@ void ThreadPool::parallel_for(std::int64_t count, const std::function<void(std::
   }
   wake_.notify_all();
   drain();
+  spin_until(spin_, [&] { return busy_ == 0; });
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));

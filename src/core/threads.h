@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -21,7 +22,10 @@ class ThreadPool {
  public:
   // `threads` >= 1 counts the caller: a pool of one runs everything inline.
   // `on_start` runs once in every worker before its first task (set affinity, OpenMP thread count...).
-  explicit ThreadPool(int threads, std::function<void(int worker)> on_start = {});
+  // `spin`: how long a thread looks for the next loop, or for the end of this one, before it sleeps. Waking
+  // a sleeper costs tens of microseconds, so it pays where short loops follow each other and cores are idle.
+  explicit ThreadPool(int threads, std::function<void(int worker)> on_start = {},
+                      std::chrono::nanoseconds spin = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -39,14 +43,15 @@ class ThreadPool {
 
   std::vector<std::thread> workers_;
   std::function<void(int)> on_start_;
+  std::chrono::nanoseconds spin_;
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   const std::function<void(std::int64_t)>* task_ = nullptr;
   std::int64_t count_ = 0;
   std::atomic<std::int64_t> next_{0};
-  int busy_ = 0;
-  std::uint64_t round_ = 0;
-  bool stop_ = false;
+  std::atomic<int> busy_{0};
+  std::atomic<std::uint64_t> round_{0};
+  std::atomic<bool> stop_{false};
   std::exception_ptr failure_;
 };
 

@@ -18,9 +18,10 @@ namespace lazytrain {
 namespace cpu {
 namespace {
 
-// How long the compute stream looks for its next piece of work before it sleeps: waking a thread costs 20
-// to 60 us, and small operations follow each other closely.
-constexpr std::chrono::microseconds kSpin{50};
+// How long compute threads look for their next piece of work before they sleep, where each has a core:
+// waking a thread costs 20 to 60 us, and small operations follow each other closely.
+constexpr std::chrono::nanoseconds kSpin{50'000};
+constexpr std::chrono::nanoseconds kNoSpin{0};
 
 class CpuEvent final : public Event {
  public:
@@ -83,9 +84,11 @@ Cores split(const CpuDeviceOptions& options) {
 
 // A pool serves one caller at a time.
 struct SharedPool {
-  SharedPool(int threads, const std::string& name, const std::vector<int>& cores)
-      : pool(threads,
-             [name, cores](int worker) { set_up_thread(name + " " + std::to_string(worker), cores); }) {}
+  SharedPool(int threads, const std::string& name, const std::vector<int>& cores,
+             std::chrono::nanoseconds spin)
+      : pool(
+            threads, [name, cores](int worker) { set_up_thread(name + " " + std::to_string(worker), cores); },
+            spin) {}
   ThreadPool pool;
   std::mutex mutex;
 };
@@ -95,8 +98,9 @@ class CpuDeviceOfOptions final : public CpuDevice {
   explicit CpuDeviceOfOptions(const CpuDeviceOptions& options)
       : options_(checked(options)),
         cores_(split(options)),
-        compute_pool_(options.compute_threads, "compute", cores_.compute),
-        host_pool_(options.host_threads, "host", cores_.others),
+        compute_pool_(options.compute_threads, "compute", cores_.compute,
+                      options.compute_threads <= available_cores() ? kSpin : kNoSpin),
+        host_pool_(options.host_threads, "host", cores_.others, kNoSpin),
         h2d_(paced(options.links.h2d), {}),
         d2h_(paced(options.links.d2h), {}),
         duplex_(paced(options.links.duplex), kLinkPiece),
@@ -164,7 +168,7 @@ class CpuDeviceOfOptions final : public CpuDevice {
   void perform(ThreadPool& pool, LinkSchedule& link, const ZeroWork& zero);
   void perform(ThreadPool& /*pool*/, LinkSchedule& link, const CallWork& call) {
     call.function();
-    link.idled();
+    link.other_work_done();
   }
   void perform(ThreadPool& pool, LinkSchedule& link, const LinearForward& op) { multiply(pool, link, op); }
   void perform(ThreadPool& pool, LinkSchedule& link, const LinearInputGradient& op) {
@@ -178,12 +182,12 @@ class CpuDeviceOfOptions final : public CpuDevice {
   template <typename RowKernel>
   void perform(ThreadPool& pool, LinkSchedule& link, const RowKernel& op) {
     cpu::run(pool, op);
-    link.idled();
+    link.other_work_done();
   }
   template <typename Product>
   void multiply(ThreadPool& pool, LinkSchedule& link, const Product& op) {
     cpu::run(pool, gemms_, op);
-    link.idled();
+    link.other_work_done();
   }
 
   CpuDeviceOptions options_;
@@ -255,7 +259,7 @@ std::unique_ptr<Stream> CpuDeviceOfOptions::create_stream(StreamKind kind) {
   const bool core_to_spare = options_.split_cores || options_.compute_threads < available_cores();
   return std::make_unique<CpuStream>(StreamOptions{
       .kind = kind,
-      .spin = compute && core_to_spare ? std::chrono::nanoseconds(kSpin) : std::chrono::nanoseconds(0),
+      .spin = compute && core_to_spare ? kSpin : kNoSpin,
       .link = link_of(kind),
       .on_start = [this, kind,
                    compute] { set_up_thread(to_string(kind), compute ? cores_.compute : cores_.others); },
@@ -285,7 +289,7 @@ void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const Cop
   if (!link.paced()) {
     const auto task = [&](std::int64_t index) { copy_piece(index * piece, size_of_piece(index)); };
     pool.parallel_for(pieces, std::ref(task));
-    return link.idled();
+    return link.other_work_done();
   }
   for (std::int64_t index = 0; index < pieces; ++index) {
     const SteadyTime end = link.reserve({size_of_piece(index)});
@@ -297,7 +301,7 @@ void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const Cop
 void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const OffloadGradient& op) {
   if (!link.paced()) {
     cpu::run(pool, op);
-    return link.idled();
+    return link.other_work_done();
   }
   constexpr std::int64_t kElements = 2 * kNormChunk;  // 256 or 512 KiB of dst; whole chunks of the norm
   for (std::int64_t first = 0; first < op.elements; first += kElements) {
@@ -319,7 +323,7 @@ void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const Zer
                 static_cast<std::size_t>(std::min(kPiece, zero.size.value - index * kPiece)));
   };
   pool.parallel_for((zero.size.value + kPiece - 1) / kPiece, std::ref(task));
-  link.idled();
+  link.other_work_done();
 }
 
 }  // namespace

@@ -13,9 +13,8 @@ CpuStream::~CpuStream() {
 
 void CpuStream::run(Work& work) {
   if (const auto* wait = std::get_if<WaitWork>(&work)) {
-    if (wait->progress->reached(wait->count)) return;
     wait->progress->wait(wait->count, options_.spin);
-    options_.link.idled();
+    options_.link.not_before(wait->progress->latest());
     return;
   }
   if (failed_.load(std::memory_order_relaxed)) return;
@@ -31,12 +30,11 @@ void CpuStream::run(Work& work) {
 void CpuStream::work_off() {
   if (options_.on_start) options_.on_start();
   std::uint64_t done = 0;
-  bool waited = false;
-  while (Work* work = queue_.front(options_.spin, waited)) {
-    if (waited) options_.link.idled();
-    run(*work);
+  while (WorkQueue::Entry* entry = queue_.front(options_.spin)) {
+    options_.link.not_before(entry->pushed_at);
+    run(entry->work);
     queue_.pop();  // before the event fires: what a function has captured is gone by then
-    progress_->publish(++done);
+    progress_->publish(++done, std::chrono::steady_clock::now());
   }
 }
 

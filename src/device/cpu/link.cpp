@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <utility>
 
 #include "core/error.h"
 #include "device/cpu/spin.h"
@@ -30,7 +29,6 @@ SteadyTime RateClock::reserve(Bytes size, SteadyTime earliest) {
 
 SteadyTime LinkSchedule::reserve(Bytes size) {
   check(paced(), "only a paced link is reserved");
-  if (std::exchange(idle_, false)) ready_ = steady_clock::now();
   ready_ = std::max(link_->reserve(size, ready_), joint_cap_->reserve(size, ready_));
   return ready_;
 }

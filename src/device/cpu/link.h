@@ -1,14 +1,16 @@
 // Pacing of copies to the rate of an emulated link.
 //
 // Time on a link is reserved, not measured: a piece of n bytes occupies [start, start + n / rate], where
-// start is the end of the piece before it or, where the stream stood idle, the moment at which it could
-// begin. The copying thread then sleeps up to the reserved end. What a sleep overshoots is made up by the
-// next piece, so errors do not add up: only the last piece of a copy ends late, by the error of one sleep.
+// start is the end of the piece before it or, where it could not begin then, the moment at which its work
+// was asked for and its events had fired. The copying thread then sleeps up to the reserved end. What a
+// sleep overshoots, or a busy core delays, the next piece makes up: errors do not add up, and no copy is
+// faster than its link.
 //
 // A joint cap on two directions is a second reservation on a shared clock. It may run behind its users by
 // one piece: without that slack the cap would lose the gaps between pieces and be tighter than its rate.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -43,8 +45,12 @@ class LinkSchedule {
   LinkSchedule(RateClock* link, RateClock* joint_cap) : link_(link), joint_cap_(joint_cap) {}
 
   [[nodiscard]] bool paced() const { return link_ != nullptr && (link_->limited() || joint_cap_->limited()); }
-  // The stream stood idle, or did other work: the next piece starts when it is reserved.
-  void idled() { idle_ = true; }
+  // The next piece cannot start before this: its work was put into the stream, or an event fired, only then.
+  void not_before(SteadyTime time) { ready_ = std::max(ready_, time); }
+  // The stream did work that is not the link's.
+  void other_work_done() {
+    if (paced()) not_before(std::chrono::steady_clock::now());
+  }
   // Reserves the next piece, directly behind the last one; until when the link is busy with it.
   SteadyTime reserve(Bytes size);
 
@@ -52,7 +58,6 @@ class LinkSchedule {
   RateClock* link_ = nullptr;
   RateClock* joint_cap_ = nullptr;
   SteadyTime ready_{};
-  bool idle_ = true;
 };
 
 // Sleeps until `time`. A sleep ends tens of microseconds late; `exact` sleeps less and spins for the rest

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+constexpr std::int64_t kAddressSpace = std::int64_t{1} << 47;
 
 [[noreturn]] void refuse(Bytes size, const std::string& purpose) {
   fail(ExitCode::device, "the system does not give {} of memory for {} ({}); free memory or lower the budget",
@@ -33,6 +34,10 @@ void touch(std::byte* data, std::size_t size) {
 MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose) : size_(size) {
   check(size.value >= 0, "a memory region has no negative size");
   if (size.value == 0) return;
+  if (size.value > kAddressSpace) {
+    errno = ENOMEM;
+    refuse(size, purpose);
+  }
   const bool huge = size.value >= kHugePage;
   const Bytes whole_pages = align_up(size, kPage);
   mapped_ = static_cast<std::size_t>(whole_pages.value + (huge ? kHugePage : 0));

@@ -4,7 +4,8 @@
 
 namespace lazytrain::cpu {
 
-void Progress::publish(std::uint64_t count) {
+void Progress::publish(std::uint64_t count, Time time) {
+  latest_.store(time.time_since_epoch().count(), std::memory_order_relaxed);  // carried by done_
   done_.store(count);
   if (waiters_.load() == 0) return;
   { const std::lock_guard lock(mutex_); }  // a waiter between its look and its sleep holds the lock

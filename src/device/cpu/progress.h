@@ -12,9 +12,14 @@ namespace lazytrain::cpu {
 
 class Progress {
  public:
-  // By the stream's thread alone: `count` pieces are done, and what they wrote is visible to all who wait.
-  void publish(std::uint64_t count);
+  using Time = std::chrono::steady_clock::time_point;
+
+  // By the stream's thread alone: `count` pieces are done at `time`, and what they wrote is visible to all
+  // who wait.
+  void publish(std::uint64_t count, Time time);
   [[nodiscard]] bool reached(std::uint64_t count) const { return done_.load() >= count; }
+  // When the stream finished its latest piece: no earlier than any piece that was reached().
+  [[nodiscard]] Time latest() const { return Time(Time::duration(latest_.load())); }
   // Blocks until `count` pieces are done; spins for `spin` before it sleeps.
   void wait(std::uint64_t count, std::chrono::nanoseconds spin);
 
@@ -23,6 +28,7 @@ class Progress {
   // sets done_ and then looks for waiters, so that one of the two sees the other.
   std::atomic<std::uint64_t> done_{0};
   std::atomic<int> waiters_{0};
+  std::atomic<Time::rep> latest_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
 };

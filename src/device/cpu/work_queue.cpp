@@ -27,7 +27,7 @@ std::uint64_t WorkQueue::push(Work work) {
       last_->next = chunk;
       last_ = chunk;
     }
-    last_->work[index % kChunk] = std::move(work);
+    last_->entries[index % kChunk] = {std::move(work), std::chrono::steady_clock::now()};
     count = index + 1;
     pushed_.store(count);
     wake = std::exchange(sleeping_, false);
@@ -45,10 +45,9 @@ void WorkQueue::close() {
   filled_.notify_one();
 }
 
-Work* WorkQueue::front(std::chrono::nanoseconds spin, bool& waited) {
+WorkQueue::Entry* WorkQueue::front(std::chrono::nanoseconds spin) {
   const auto ready = [&] { return pushed_.load() > popped_ || closed_.load(); };
-  waited = !ready();
-  if (waited && !spin_for(spin, ready)) {
+  if (!spin_for(spin, ready)) {
     std::unique_lock lock(mutex_);
     while (!ready()) {
       sleeping_ = true;
@@ -62,11 +61,11 @@ Work* WorkQueue::front(std::chrono::nanoseconds spin, bool& waited) {
     const std::lock_guard lock(mutex_);
     spare_.push_back(used);
   }
-  return &first_->work[popped_ % kChunk];
+  return &first_->entries[popped_ % kChunk];
 }
 
 void WorkQueue::pop() {
-  first_->work[popped_ % kChunk] = std::monostate{};
+  first_->entries[popped_ % kChunk].work = std::monostate{};
   first_used_up_ = ++popped_ % kChunk == 0;
 }
 

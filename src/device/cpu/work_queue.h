@@ -18,6 +18,11 @@ namespace lazytrain::cpu {
 
 class WorkQueue {
  public:
+  struct Entry {
+    Work work;
+    std::chrono::steady_clock::time_point pushed_at;
+  };
+
   WorkQueue();
 
   // The number of pieces pushed so far, this one included.
@@ -26,15 +31,15 @@ class WorkQueue {
   // No more work will come: front() returns null when the queue is empty.
   void close();
 
-  // The oldest piece; waits for one, spinning for `spin` before it sleeps. Sets `waited` where it had to.
-  // Null once the queue is closed and empty. The piece stays in the queue until pop().
-  Work* front(std::chrono::nanoseconds spin, bool& waited);
+  // The oldest piece; waits for one, spinning for `spin` before it sleeps. Null once the queue is closed and
+  // empty. The piece stays in the queue until pop().
+  Entry* front(std::chrono::nanoseconds spin);
   void pop();
 
  private:
-  static constexpr std::size_t kChunk = 256;  // about 30 KB
+  static constexpr std::size_t kChunk = 256;  // about 35 KB
   struct Chunk {
-    std::array<Work, kChunk> work;
+    std::array<Entry, kChunk> entries;
     Chunk* next = nullptr;
   };
   Chunk* new_chunk();
