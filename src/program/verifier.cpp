@@ -30,6 +30,8 @@ class Verifier {
   std::vector<Violation> run() {
     if (!well_formed()) return found_;
     capacities();
+    for (const Tier tier : {Tier::device, Tier::host}) persistent_bytes(tier);
+    for (OpIndex i = 0; i < static_cast<OpIndex>(program_.ops.size()); ++i) operands_of(i);
     Order order;
     if (!happens_before(order)) return found_;
     for (const Tier tier : {Tier::device, Tier::host}) accesses(order, tier);
@@ -75,6 +77,78 @@ class Verifier {
       report(Violation::Kind::overflow,
              fmt::format("the host needs {} and has {}", format_bytes(program_.host_bytes),
                          format_bytes(machine_.host_capacity)));
+  }
+
+  // What lives outside the step has its bytes for itself.
+  void persistent_bytes(Tier tier) {
+    std::vector<BufferId> by_offset;
+    for (BufferId id = 0; id < static_cast<BufferId>(program_.buffers.size()); ++id)
+      if (program_.at(id).tier == tier && program_.at(id).size.value > 0) by_offset.push_back(id);
+    std::sort(by_offset.begin(), by_offset.end(),
+              [&](BufferId a, BufferId b) { return program_.at(a).offset < program_.at(b).offset; });
+    BufferId furthest = -1, furthest_persistent = -1;  // that reach highest so far
+    const auto end = [&](BufferId id) {
+      return id < 0 ? Bytes{0} : program_.at(id).offset + program_.at(id).size;
+    };
+    for (const BufferId id : by_offset) {
+      const Buffer& buffer = program_.at(id);
+      const BufferId other = buffer.persistent ? furthest : furthest_persistent;
+      if (other >= 0 && buffer.offset < end(other))
+        report(Violation::Kind::shared,
+               fmt::format("{} and {} share bytes", buffer.name, program_.at(other).name));
+      if (end(id) > end(furthest)) furthest = id;
+      if (buffer.persistent && end(id) > end(furthest_persistent)) furthest_persistent = id;
+    }
+  }
+
+  // The operands of one op: none on another that it writes, none smaller than what it moves.
+  void operands_of(OpIndex i) {
+    const Op& it = op(i);
+    for (std::size_t a = 0; a < it.operands.size(); ++a) {
+      for (std::size_t b = a + 1; b < it.operands.size(); ++b) {
+        const Operand &x = it.operands[a], &y = it.operands[b];
+        if (x.buffer == y.buffer || (x.access == Access::read && y.access == Access::read)) continue;
+        const Buffer &p = program_.at(x.buffer), &q = program_.at(y.buffer);
+        if (p.tier == q.tier && p.offset < q.offset + q.size && q.offset < p.offset + p.size)
+          report(Violation::Kind::shared, fmt::format("{}: {} and {} share bytes", name(i), p.name, q.name));
+      }
+    }
+    const auto needs = [&](OperandRole role, Bytes bytes) {
+      const BufferId id = it.buffer(role);
+      if (id >= 0 && program_.at(id).size < bytes)
+        report(Violation::Kind::overrun,
+               fmt::format("{} needs {} bytes in {}, which has {}", name(i), bytes.value,
+                           program_.at(id).name, program_.at(id).size.value));
+    };
+    switch (it.kind) {
+      case OpKind::load_batch:
+      case OpKind::load_weights:
+      case OpKind::load_head:
+      case OpKind::offload_boundary:
+      case OpKind::fetch_boundary:
+      case OpKind::offload_boundary_gradient:
+      case OpKind::fetch_boundary_gradient:
+      case OpKind::offload_stash:
+      case OpKind::fetch_stash:
+      case OpKind::offload_loss:
+        needs(OperandRole::input, it.bytes);
+        needs(OperandRole::output, it.bytes);
+        break;
+      case OpKind::collect:
+        needs(OperandRole::input, it.bytes);
+        break;
+      case OpKind::offload_gradient:
+      case OpKind::offload_head_gradient:
+        needs(OperandRole::accumulator, Bytes{it.elements * 4});
+        needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
+        break;
+      case OpKind::update_group:
+        needs(OperandRole::weights, Bytes{it.elements * program_.type_bytes});
+        needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
+        break;
+      default:
+        break;
+    }
   }
 
   // Kahn's algorithm over stream order and `after`; vector clocks along the way.
@@ -162,13 +236,7 @@ class Verifier {
       const Buffer& buffer = program_.at(id);
       if (buffer.tier != tier || buffer.size.value == 0 || !buffer.initialised) continue;
       const auto [begin, end] = range(buffer);
-      for (std::size_t r = begin; r < end; ++r) {
-        if (state[r].owner >= 0)
-          report(Violation::Kind::stale_read,
-                 fmt::format("{} and {} share bytes and both hold data before the step", buffer.name,
-                             program_.at(state[r].owner).name));
-        state[r].owner = id;
-      }
+      for (std::size_t r = begin; r < end; ++r) state[r].owner = id;
     }
     for (const OpIndex i : order.topological) {
       // Reads see what was there before the op's own writes.

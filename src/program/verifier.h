@@ -18,6 +18,8 @@ struct Violation {
     race,          // two conflicting accesses of which neither must end before the other
     stale_read,    // reads bytes that another buffer's data, or nobody's, occupies
     out_of_arena,  // a buffer reaches past its arena
+    shared,        // bytes that outlive the step, or two operands of one op, lie on one another
+    overrun,       // an op moves more bytes than its buffers have
     overflow       // an arena is larger than the tier
   };
   Kind kind;

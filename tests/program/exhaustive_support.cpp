@@ -1,0 +1,121 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "program/exhaustive_check.h"
+
+namespace lazytrain {
+namespace {
+
+using Matrix = std::vector<std::vector<char>>;
+
+// closure[a][b] = a must have ended before b starts.
+Matrix happens_before(const Program& program) {
+  const std::size_t n = program.ops.size();
+  std::vector<std::vector<std::size_t>> next(n);
+  for (std::size_t b = 0; b < n; ++b) {
+    for (std::size_t a = 0; a < b; ++a)
+      if (program.ops[a].stream == program.ops[b].stream) next[a].push_back(b);
+    for (const OpIndex a : program.ops[b].after) next[static_cast<std::size_t>(a)].push_back(b);
+  }
+  Matrix closure(n, std::vector<char>(n, 0));
+  for (std::size_t a = 0; a < n; ++a) {
+    std::vector<std::size_t> open{a};
+    while (!open.empty()) {
+      const std::size_t at = open.back();
+      open.pop_back();
+      for (const std::size_t b : next[at])
+        if (!closure[a][b]) closure[a][b] = 1, open.push_back(b);
+    }
+  }
+  return closure;
+}
+
+struct Range {
+  Tier tier;
+  std::int64_t begin, end;
+};
+
+Range range_of(const Buffer& buffer) {
+  return {buffer.tier, buffer.offset.value, buffer.offset.value + buffer.size.value};
+}
+
+bool overlap(const Range& a, const Range& b) {
+  return a.tier == b.tier && a.begin < b.end && b.begin < a.end;
+}
+
+}  // namespace
+
+std::vector<std::string> exhaustive_check(const Program& program) {
+  std::vector<std::string> wrong;
+  const std::size_t n = program.ops.size();
+  for (const Op& op : program.ops)
+    for (const OpIndex other : op.after)
+      if (other < 0 || static_cast<std::size_t>(other) >= n) return {"waits for an op that does not exist"};
+  const Matrix before = happens_before(program);
+  for (std::size_t i = 0; i < n; ++i)
+    if (before[i][i]) return {fmt::format("op {} waits for itself", i)};
+
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.size.value == 0) continue;
+    const Range range = range_of(buffer);
+    const Bytes arena = buffer.tier == Tier::device ? program.device_bytes : program.host_bytes;
+    if (range.begin < 0 || range.end > arena.value) wrong.push_back(buffer.name + " leaves its arena");
+    for (const Buffer& other : program.buffers)
+      if (&other != &buffer && buffer.persistent && other.size.value > 0 && overlap(range, range_of(other)))
+        wrong.push_back(buffer.name + " and " + other.name + " share bytes");
+  }
+
+  struct Access_ {
+    std::size_t op;
+    BufferId buffer;
+    Range range;
+    bool reads, writes, scratch;
+  };
+  std::vector<Access_> accesses;
+  for (std::size_t i = 0; i < n; ++i)
+    for (const Operand& operand : program.ops[i].operands) {
+      const Buffer& buffer = program.at(operand.buffer);
+      if (buffer.size.value == 0) continue;
+      accesses.push_back({i, operand.buffer, range_of(buffer), operand.access != Access::write,
+                          operand.access != Access::read, operand.role == OperandRole::workspace});
+    }
+  for (const Access_& a : accesses)
+    for (const Access_& b : accesses) {
+      if (&a == &b || !(a.writes || b.writes) || !overlap(a.range, b.range)) continue;
+      if (a.op == b.op ? a.buffer != b.buffer : !before[a.op][b.op] && !before[b.op][a.op])
+        wrong.push_back(fmt::format("ops {} and {} race on {} and {}", a.op, b.op, program.at(a.buffer).name,
+                                    program.at(b.buffer).name));
+    }
+  if (!wrong.empty()) return wrong;  // from here on all conflicting accesses have an order
+
+  for (const Access_& read : accesses) {
+    if (!read.reads || read.scratch) continue;
+    // Elementary pieces of what is read: between all ends of what is written over it before.
+    std::vector<std::int64_t> cuts{read.range.begin, read.range.end};
+    for (const Access_& write : accesses)
+      if (write.writes && overlap(write.range, read.range)) {
+        cuts.push_back(std::clamp(write.range.begin, read.range.begin, read.range.end));
+        cuts.push_back(std::clamp(write.range.end, read.range.begin, read.range.end));
+      }
+    std::sort(cuts.begin(), cuts.end());
+    for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
+      if (cuts[c] == cuts[c + 1]) continue;
+      const Range piece{read.range.tier, cuts[c], cuts[c + 1]};
+      const Access_* last = nullptr;
+      for (const Access_& write : accesses)
+        if (write.writes && overlap(write.range, piece) && before[write.op][read.op] &&
+            (last == nullptr || before[last->op][write.op]))
+          last = &write;
+      const bool good = last != nullptr ? last->buffer == read.buffer : program.at(read.buffer).initialised;
+      if (!good) {
+        wrong.push_back(
+            fmt::format("op {} reads {} after another wrote there", read.op, program.at(read.buffer).name));
+        break;
+      }
+    }
+  }
+  return wrong;
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,44 @@
+// Random plans on random small models and machines: each lowers, is safe by two independent checks, and runs
+// in the simulator to its end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program/exhaustive_check.h"
+#include "program/program_support.h"
+#include "program/simulator.h"
+
+namespace lazytrain {
+namespace {
+
+TEST(RandomPlans, AreSafeAndEnd) {
+  const CostTable costs = modelled_costs(small_architecture(2, true), 8, 1, 1);
+  for (std::uint64_t n = 0; n < 3000; ++n) {
+    const RandomCase test = random_case(n);
+    const Program program = lower_train_step(test.context, test.plan, small_workspace());
+    const Machine machine = roomy_machine(test.context.tiers);
+    const std::vector<Violation> violations = verify(program, machine);
+    ASSERT_TRUE(violations.empty()) << "case " << n << "\n" << text_of(violations) << listing(program);
+    const Simulation simulation =
+        simulate(program, {.costs = costs, .machine = machine, .supervised_fraction = 1});
+    ASSERT_GE(simulation.step, simulation.compute - 1e-9) << "case " << n;
+    ASSERT_TRUE(std::all_of(simulation.ops.begin(), simulation.ops.end(),
+                            [](const SimulatedOp& op) { return op.end >= op.start; }));
+    // No stream starts an op before the one in front of it ended, no op before those it waits for.
+    for (std::size_t i = 0; i < program.ops.size(); ++i)
+      for (const OpIndex other : program.ops[i].after)
+        ASSERT_LE(simulation.ops[static_cast<std::size_t>(other)].end, simulation.ops[i].start + 1e-9);
+  }
+}
+
+TEST(RandomPlans, AreSafeByTheExhaustiveCheck) {
+  for (std::uint64_t n = 0; n < 300; ++n) {
+    const RandomCase test = random_case(n);
+    const Program program = lower_train_step(test.context, test.plan, small_workspace());
+    const std::vector<std::string> wrong = exhaustive_check(program);
+    ASSERT_TRUE(wrong.empty()) << "case " << n << ": " << wrong.front() << "\n" << listing(program);
+  }
+}
+
+}  // namespace
+}  // namespace lazytrain
