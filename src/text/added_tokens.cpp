@@ -17,7 +17,8 @@ CodePoint code_point_before(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-void AddedTokenMatcher::add(std::string_view pattern, const AddedToken& token) {
+void AddedTokenMatcher::add(const AddedToken& token) {
+  const std::string& pattern = token.content;
   if (pattern.empty()) return;
   std::uint32_t node = 0;
   for (const char c : pattern) {

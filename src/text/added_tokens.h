@@ -24,8 +24,8 @@ struct AddedToken {
 // Finds the tokens of one list in a text, leftmost first and of several at one place the longest.
 class AddedTokenMatcher {
  public:
-  // The pattern is `content`, or what the normaliser makes of it. Empty patterns are ignored.
-  void add(std::string_view pattern, const AddedToken& token);
+  // Empty contents are ignored.
+  void add(const AddedToken& token);
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
 
   struct Section {

@@ -129,17 +129,13 @@ void Tokenizer::State::read_added_tokens(const json& document) {
     if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<std::uint64_t>() >= INT32_MAX))
       fail(ExitCode::model_file, "{}: the id of '{}' should be a whole number", place, token.content);
     if (token.content.empty()) continue;
+    if (token.normalized && nfc) token.content = to_nfc(token.content, nullptr).value_or(token.content);
     const auto known = vocabulary.find(token.content);
     if (!known || *known != id.get<std::int64_t>())
       vocabulary.add(token.content, id.get<std::int64_t>(), place);
     token.id = id.get<std::int32_t>();
     if (token.special) special.insert(token.id);
-    if (!token.normalized) {
-      as_given.add(token.content, token);
-    } else {
-      const auto rewritten = nfc ? to_nfc(token.content, nullptr) : std::nullopt;
-      normalized.add(rewritten ? *rewritten : token.content, token);
-    }
+    (token.normalized ? normalized : as_given).add(token);
   }
 }
 

@@ -18,11 +18,16 @@ namespace {
 
 using Category = NewCodePoints::Category;
 
+// The row of a sorted table of ranges that holds the code point, or null.
+template <typename Table>
+const typename Table::value_type* find_row(const Table& table, char32_t code_point) {
+  const auto row = std::lower_bound(table.begin(), table.end(), code_point,
+                                    [](const auto& r, char32_t c) { return r.last < c; });
+  return row != table.end() && row->first <= code_point ? &*row : nullptr;
+}
+
 const NewCodePoints* find_new(char32_t code_point) {
-  const auto& table = unicode_table::kNewCodePoints;
-  const auto* row = std::lower_bound(table.begin(), table.end(), code_point,
-                                     [](const NewCodePoints& r, char32_t c) { return r.last < c; });
-  return row != table.end() && row->first <= code_point ? row : nullptr;
+  return find_row(unicode_table::kNewCodePoints, code_point);
 }
 
 // Long known code points of the category, three and four bytes long in UTF-8.
@@ -103,6 +108,11 @@ std::string nfc_of_segment(std::string_view segment) {
   return {reinterpret_cast<const char*>(raw), static_cast<std::size_t>(size)};
 }
 
+// NFC leaves these alone, and they separate what stands before from what follows.
+bool untouched_by_nfc(char32_t code_point) {
+  return find_row(unicode_table::kUntouchedByNfc, code_point) != nullptr || find_new(code_point) != nullptr;
+}
+
 bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
@@ -138,14 +148,18 @@ std::optional<std::string> to_nfc(std::string_view text, OriginMap* origin) {
       ++at;
       continue;
     }
-    const std::size_t begin = at > 0 ? at - 1 : at;
+    const std::size_t begin = at > 0 && is_ascii(text[at - 1]) ? at - 1 : at;
     bool suspicious = false;
     while (at < text.size() && !is_ascii(text[at])) {
       const CodePoint point = decode_utf8(text, at);
+      if (untouched_by_nfc(point.value)) break;
       suspicious = suspicious || may_change(point.value);
       at += point.size;
     }
-    if (!suspicious) continue;
+    if (!suspicious) {
+      if (at < text.size() && !is_ascii(text[at])) at += decode_utf8(text, at).size;
+      continue;
+    }
     const std::string_view segment = text.substr(begin, at - begin);
     const std::string normal = nfc_of_segment(segment);
     if (normal == segment) continue;

@@ -28,6 +28,13 @@ TEST(Nfc, ComposesAndOrders) {
   EXPECT_EQ(to_nfc("caf\u00e9 \ufb01 \u4e2d\x00", nullptr), std::nullopt);  // already NFC
 }
 
+TEST(Nfc, IsThatOfUnicode9) {
+  // U+10F4B (class 220, Unicode 11) would be ordered before U+0301 (class 230) if it were known.
+  EXPECT_EQ(to_nfc("a\u0315\U00010F4B", nullptr), std::nullopt);
+  EXPECT_EQ(to_nfc("\U00011935\U00011930", nullptr), std::nullopt);  // composes since Unicode 13
+  EXPECT_EQ(to_nfc("e\u0301\U00010F4Be\u0301", nullptr), "\u00e9\U00010F4B\u00e9");
+}
+
 TEST(Nfc, MapsBackToTheSource) {
   OriginMap origin;
   ASSERT_EQ(to_nfc("ae\u0301b", &origin), "a\u00e9b");
