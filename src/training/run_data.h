@@ -1,0 +1,47 @@
+// The data of a run, ready to be packed into steps: tokenizer and template of the model folder, tokenised
+// samples, and which of them train and which evaluate.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/threads.h"
+#include "data/packing.h"
+#include "data/tokenized_dataset.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+#include "training/run_config.h"
+
+namespace lazytrain {
+
+struct ModelText {
+  Tokenizer tokenizer;
+  ChatTemplate chat_template;
+  std::string template_reason;  // why this template, to be printed
+};
+// `wish` names a template; empty: the one that the folder's own template resembles.
+ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish);
+
+struct RunData {
+  TokenizedDataset train;
+  std::vector<std::int64_t> train_samples;  // of train.samples
+  // Evaluation samples: either a dataset of its own, or those of `train` that val_size put aside.
+  std::optional<TokenizedDataset> eval_dataset;
+  std::vector<std::int64_t> eval_samples;
+
+  [[nodiscard]] const TokenizedSamples& eval_source() const {
+    return eval_dataset ? eval_dataset->samples : train.samples;
+  }
+  [[nodiscard]] std::uint64_t fingerprint() const { return train.samples.fingerprint(); }
+};
+
+// Reads, tokenises and splits what the configuration names. `notice` receives lines for the user.
+RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,
+                      const std::function<void(const std::string&)>& notice);
+
+PackingOptions packing_options(const RunConfig& config);
+
+}  // namespace lazytrain
