@@ -1,0 +1,173 @@
+// The simulator against times worked out by hand.
+#include "program/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include "program/program_support.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr double kNear = 1e-9;
+
+// 1 s a forward, 2 s a backward, 3 s a head of one fully supervised slot; no overhead.
+CostTable unit_costs() {
+  CostTable costs;
+  costs.layer.forward = 1;
+  costs.layer.backward = 2;
+  costs.layer.recompute = {0.75, 0.5, 0.25, 0};
+  costs.layer.down_projection = 0.25;
+  costs.head = 3;
+  costs.update_per_parameter = 0.01;
+  costs.offload_gradient_per_element = 0.002;
+  costs.op_overhead = 0;
+  return costs;
+}
+
+Machine links(double h2d, double d2h, double duplex) {
+  Machine machine;
+  machine.h2d = h2d;
+  machine.d2h = d2h;
+  machine.duplex = duplex;
+  return machine;
+}
+
+Program program_of(std::vector<Op> ops) {
+  Program program;
+  program.batch = {.slots = 2, .slot_tokens = 8, .micro_batch = 1};
+  program.ops = std::move(ops);
+  return program;
+}
+
+Op on(StreamId stream, OpKind kind, std::vector<OpIndex> after = {}) {
+  return {.kind = kind, .stream = stream, .micro_batch = 0, .after = std::move(after)};
+}
+
+Op copy(StreamId stream, double gigabytes, std::vector<OpIndex> after = {}) {
+  return {.kind = stream == StreamId::h2d ? OpKind::load_weights : OpKind::offload_boundary,
+          .stream = stream,
+          .bytes = {static_cast<std::int64_t>(gigabytes * 1e9)},
+          .after = std::move(after)};
+}
+
+TEST(Simulator, StreamsWorkInOrderAndWaitForEachOther) {
+  // h2d loads for 2 s; compute: forward waits, then a backward; h2d loads again beside it.
+  const Program program = program_of({copy(StreamId::h2d, 4), on(StreamId::compute, OpKind::forward, {0}),
+                                      copy(StreamId::h2d, 1), on(StreamId::compute, OpKind::backward, {2})});
+  const CostTable costs = unit_costs();
+  const Simulation result = simulate(program, {.costs = costs, .machine = links(2, 2, 0)});
+  EXPECT_NEAR(result.ops[0].end, 2.0, kNear);
+  EXPECT_NEAR(result.ops[1].start, 2.0, kNear);
+  EXPECT_NEAR(result.ops[1].end, 3.0, kNear);
+  EXPECT_NEAR(result.ops[2].end, 2.5, kNear);
+  EXPECT_NEAR(result.ops[3].start, 3.0, kNear);
+  EXPECT_NEAR(result.step, 5.0, kNear);
+  EXPECT_NEAR(result.compute, 3.0, kNear);
+  EXPECT_NEAR(result.exposed, 2.0, kNear);
+}
+
+TEST(Simulator, BothDirectionsShareTheirJointCap) {
+  const CostTable costs = unit_costs();
+  // 2 GB up and 2 GB down at 2 GB/s each: 1 s without a cap, 1.6 s where both together get 2.5 GB/s.
+  const Program even = program_of({copy(StreamId::h2d, 2), copy(StreamId::d2h, 2)});
+  EXPECT_NEAR(simulate(even, {.costs = costs, .machine = links(2, 2, 0)}).step, 1.0, kNear);
+  EXPECT_NEAR(simulate(even, {.costs = costs, .machine = links(2, 2, 2.5)}).step, 1.6, kNear);
+  EXPECT_NEAR(simulate(even, {.costs = costs, .machine = links(2, 2, 8)}).step, 1.0, kNear);
+
+  // 1 GB up, 4 GB down, cap 3 of 2 + 2: up ends at 2/3 s (1.5 GB/s), then down has 3 GB left at 2 GB/s.
+  const Program uneven = program_of({copy(StreamId::h2d, 1), copy(StreamId::d2h, 4)});
+  const Simulation result = simulate(uneven, {.costs = costs, .machine = links(2, 2, 3)});
+  EXPECT_NEAR(result.ops[0].end, 2.0 / 3, kNear);
+  EXPECT_NEAR(result.ops[1].end, 2.0 / 3 + 1.5, kNear);
+
+  // A slow direction takes its 0.5 GB/s and leaves 2 of 2.5 to the other.
+  const Program slow = program_of({copy(StreamId::h2d, 0.5), copy(StreamId::d2h, 2)});
+  const Simulation shared = simulate(slow, {.costs = costs, .machine = links(0.5, 3, 2.5)});
+  EXPECT_NEAR(shared.ops[0].end, 1.0, kNear);
+  EXPECT_NEAR(shared.ops[1].end, 1.0, kNear);
+}
+
+TEST(Simulator, AGradientLeavesNoFasterThanItIsConverted) {
+  // 500 elements at 2 ms each: 1 s, though the link would take 1000 bytes in a microsecond.
+  Op op{.kind = OpKind::offload_gradient, .stream = StreamId::d2h, .bytes = {1000}, .elements = 500};
+  const CostTable costs = unit_costs();
+  EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = links(1, 1, 0)}).step, 1.0, 1e-6);
+  op.stream = StreamId::compute;  // unified machines convert in a compute op
+  EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = links(1, 1, 0)}).step, 1.0, kNear);
+}
+
+TEST(Simulator, CostsOfEachOp) {
+  CostTable costs = unit_costs();
+  costs.op_overhead = 0.1;
+  const Machine machine = links(2, 2, 0);
+  const SimulationInput input{.costs = costs, .machine = machine, .supervised_fraction = 0.5};
+  Program program;
+  program.batch = {.slots = 3, .slot_tokens = 8, .micro_batch = 2};
+  const auto seconds = [&](const Op& op) { return op_seconds(program, op, input); };
+  Op op{.kind = OpKind::forward, .stream = StreamId::compute, .micro_batch = 0};
+  EXPECT_NEAR(seconds(op), 2.1, kNear);  // two slots
+  op.micro_batch = 1;
+  EXPECT_NEAR(seconds(op), 1.1, kNear);  // the last one has one
+  op.kind = OpKind::recompute;
+  op.stash = StashLevel::attention;
+  EXPECT_NEAR(seconds(op), 0.6, kNear);
+  op.full = true;
+  EXPECT_NEAR(seconds(op), 0.85, kNear);
+  op.kind = OpKind::head_forward_backward;
+  EXPECT_NEAR(seconds(op), 1.6, kNear);  // half of the tokens are supervised
+  op = {.kind = OpKind::update_group, .stream = StreamId::host, .elements = 50};
+  EXPECT_NEAR(seconds(op), 0.6, kNear);
+  Machine slow = machine;
+  slow.optimizer_rate = 25;  // parameters per second
+  EXPECT_NEAR(op_seconds(program, op, {.costs = costs, .machine = slow}), 2.1, kNear);
+  slow.optimizer_rate = 1e9;  // never faster than measured
+  EXPECT_NEAR(op_seconds(program, op, {.costs = costs, .machine = slow}), 0.6, kNear);
+  EXPECT_NEAR(seconds(copy(StreamId::h2d, 1)), 0.6, kNear);
+}
+
+TEST(Simulator, StreamsThatShareCoresRunAtHalfSpeed) {
+  // Compute 2 s beside host work of 1 s (100 parameters), then host work alone.
+  Op update{.kind = OpKind::update_group, .stream = StreamId::host, .elements = 100};
+  const Program program = program_of({on(StreamId::compute, OpKind::backward), update});
+  const CostTable costs = unit_costs();
+  Machine machine = links(1, 1, 0);
+  EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).step, 2.0, kNear);
+  machine.emulated = true;
+  const Simulation shared = simulate(program, {.costs = costs, .machine = machine});
+  EXPECT_NEAR(shared.ops[1].end, 2.0, kNear);  // both at half speed
+  EXPECT_NEAR(shared.ops[0].end, 3.0, kNear);  // the backward's second half alone
+  EXPECT_NEAR(shared.compute, 2.0, kNear);
+  EXPECT_NEAR(shared.exposed, 1.0, kNear);
+  machine.split_cores = true;
+  EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).step, 2.0, kNear);
+}
+
+TEST(Simulator, CountsRecomputation) {
+  // 3 layers, 2 micro-batches of one slot; boundaries 0 and 3 only: a sweep over layers 0 and 1.
+  const Architecture architecture = small_architecture(3, false);
+  Plan plan = plain_plan(architecture, {.slots = 2, .slot_tokens = 8, .micro_batch = 1});
+  plan.boundaries[1].materialised = plan.boundaries[2].materialised = false;
+  const LoweringContext context = small_context(architecture, TierModel::unified);
+  CostTable costs = unit_costs();
+  costs.update_per_parameter = costs.offload_gradient_per_element = 0;
+  Machine machine;
+  machine.tiers = TierModel::unified;
+  machine.split_cores = true;
+  const auto run = [&] {
+    return simulate(lower_train_step(context, plan, small_workspace()), {.costs = costs, .machine = machine});
+  };
+  Simulation result = run();
+  // Forward 6, head 6, sweep 4, re-forward without down-projection 4.5, backward 12.
+  EXPECT_NEAR(result.compute, 32.5, kNear);
+  EXPECT_NEAR(result.recompute, 8.5, kNear);
+  EXPECT_NEAR(result.step, 32.5, kNear);
+  plan.tail_skip = false;  // 6 down-projections of 0.25
+  EXPECT_NEAR(run().recompute, 10.0, kNear);
+  plan.sweep_last_layer = true;  // 2 forwards more: five forwards in all beside the head
+  result = run();
+  EXPECT_NEAR(result.recompute, 12.0, kNear);
+  EXPECT_NEAR(result.compute - 6, 5 * 6, kNear);
+}
+
+}  // namespace
+}  // namespace lazytrain
