@@ -1,0 +1,125 @@
+// The published program on tiny instances, against trying every placement.
+#include "planning/paper.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "planning/policies.h"
+#include "program/program_support.h"
+
+namespace lazytrain {
+namespace {
+
+// Layers take 1 s forward and 3 s backward, the head 2 s; boundaries have 10 bytes.
+PaperInstance tiny_instance(std::int64_t layers) {
+  PaperInstance instance;
+  instance.layers = layers;
+  instance.boundary_bytes = 10;
+  instance.device_boundaries = layers + 1;
+  instance.host_boundaries = layers;
+  instance.recompute = 1;
+  instance.tie_break = 1e-4;
+  instance.d2h = instance.h2d = 100;
+  const auto windows = static_cast<std::size_t>(2 * layers + 2);
+  instance.window.assign(windows, 3);
+  std::fill_n(instance.window.begin(), layers, 1);
+  instance.window[static_cast<std::size_t>(layers)] = 2;
+  instance.window.back() = 0;
+  instance.gradients.assign(windows, 0);
+  instance.weights.assign(windows, 0);
+  return instance;
+}
+
+struct Best {
+  double objective = std::numeric_limits<double>::infinity();
+};
+
+// Every boundary but the two ends: dropped, device or host.
+Best try_everything(const PaperInstance& instance) {
+  Best best;
+  const auto boundaries = static_cast<std::size_t>(instance.layers) + 1;
+  std::int64_t combinations = 1;
+  for (std::int64_t i = 1; i < instance.layers; ++i) combinations *= 3;
+  for (std::int64_t code = 0; code < combinations; ++code) {
+    std::vector<bool> materialised(boundaries, true), on_device(boundaries, true);
+    std::int64_t rest = code, device = 2, host = 0, gap = 1, longest = 1;
+    for (std::size_t b = 1; b + 1 < boundaries; ++b, rest /= 3) {
+      materialised[b] = rest % 3 != 0;
+      on_device[b] = rest % 3 == 1;
+      device += rest % 3 == 1 ? 1 : 0;
+      host += rest % 3 == 2 ? 1 : 0;
+      gap = materialised[b] ? 1 : gap + 1;
+      longest = std::max(longest, gap);
+    }
+    if (longest > instance.longest_segment || device > instance.device_boundaries ||
+        host > instance.host_boundaries)
+      continue;
+    best.objective = std::min(best.objective, paper_objective(instance, materialised, on_device));
+  }
+  return best;
+}
+
+TEST(Paper, ObjectiveByHand) {
+  PaperInstance instance = tiny_instance(4);
+  // All on the device: nothing but the tie-break of 5 boundaries.
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}), 5e-4, 1e-12);
+  // Boundary 2 recomputed: one layer.
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 0, 1, 1}, {1, 1, 1, 1, 1}), 1 + 4e-4, 1e-12);
+  // Boundary 3 on the host, links of 100 bytes/s: 10 bytes hide in window 3 and come back behind the head.
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 6e-4, 1e-12);
+  // It must be back before the backward of layer 3, so only the head's 2 s hide it: at 4 bytes/s 2 of 10
+  // bytes come late.
+  instance.h2d = 4;
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 0.5 + 6e-4, 1e-12);
+  // Weights take half of the head's window: 6 of 10 bytes are late.
+  instance.weights[4] = 4;
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 1.5 + 6e-4, 1e-12);
+  // Down: 10 bytes in windows 3 to 8 (1 + 2 + 4 x 3 s) at 0.5 bytes/s leave 2.5 bytes for the end.
+  instance.h2d = 100;
+  instance.d2h = 0.5;
+  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 5 + 6e-4, 1e-12);
+}
+
+TEST(Paper, IsAsGoodAsTryingEverything) {
+  for (std::uint64_t n = 0; n < 120; ++n) {
+    Random random(n, 3);
+    PaperInstance instance = tiny_instance(2 + static_cast<std::int64_t>(random.below(6)));
+    instance.device_boundaries = 2 + static_cast<std::int64_t>(random.below(4));
+    instance.host_boundaries = static_cast<std::int64_t>(random.below(4));
+    instance.longest_segment = 2 + static_cast<std::int64_t>(random.below(3));
+    instance.d2h = 1 + 10 * random.uniform();
+    instance.h2d = 1 + 10 * random.uniform();
+    for (double& bytes : instance.gradients) bytes = 10 * random.uniform();
+    for (double& bytes : instance.weights) bytes = 10 * random.uniform();
+    const Best best = try_everything(instance);
+    const PaperPlacement placement = solve_paper_instance(instance);
+    if (best.objective == std::numeric_limits<double>::infinity()) {
+      EXPECT_EQ(placement.status, MilpStatus::infeasible) << n;
+      continue;
+    }
+    ASSERT_FALSE(placement.materialised.empty()) << n << " " << to_string(placement.status);
+    // The reported objective is that of the placement, and within the gap of the best.
+    EXPECT_NEAR(placement.objective, paper_objective(instance, placement.materialised, placement.on_device),
+                1e-6)
+        << n;
+    EXPECT_LE(placement.objective, best.objective * (1 + 1e-3) + 1e-6) << n;
+    EXPECT_LE(placement.bound, best.objective + 1e-6) << n;
+    EXPECT_GE(placement.objective, best.objective - 1e-6) << n;
+  }
+}
+
+TEST(Paper, SixtyFourLayersUnderTightBudgetsAreSolvedWithinTheNodeLimit) {
+  PaperInstance instance = tiny_instance(64);
+  instance.device_boundaries = 31;
+  instance.host_boundaries = 21;
+  // 65 boundaries, 52 may be kept: 13 are recomputed, as in the paper's published schedule.
+  const PaperPlacement placement = solve_paper_instance(instance);
+  ASSERT_FALSE(placement.materialised.empty());
+  EXPECT_EQ(std::count(placement.materialised.begin(), placement.materialised.end(), false), 13);
+  EXPECT_EQ(placement.status, MilpStatus::optimal);
+}
+
+}  // namespace
+}  // namespace lazytrain
