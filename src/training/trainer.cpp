@@ -1,0 +1,322 @@
+#include "training/trainer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/log.h"
+#include "optim/schedule.h"
+#include "program/verifier.h"
+#include "runtime/workspace.h"
+#include "training/evaluation.h"
+#include "training/progress.h"
+#include "training/trainer_log.h"
+#include "training/trainer_state.h"
+
+namespace lazytrain {
+namespace {
+
+// As many non-finite steps in a row are taken as bad luck; one more as broken.
+constexpr std::int64_t kNonFiniteLimit = 3;
+
+AdamWStep adamw_step(const RunConfig& config, double lr, std::int64_t number) {
+  return {.lr = lr,
+          .beta1 = config.adam_beta1,
+          .beta2 = config.adam_beta2,
+          .eps = config.adam_epsilon,
+          .weight_decay = config.weight_decay,
+          .clip_factor = 1.0,
+          .step = number};
+}
+
+class Trainer {
+ public:
+  explicit Trainer(const TrainingRun& run)
+      : run_(run),
+        config_(run.config),
+        stream_(run.data.train.samples, run.data.train_samples, packing_options(run.config)),
+        total_steps_(config_.max_steps > 0 ? config_.max_steps
+                                           : stream_.total_steps(config_.num_train_epochs)),
+        schedule_(schedule_from(config_.lr_scheduler_type, "lr_scheduler_type")),
+        warmup_(warmup_step_count(config_.warmup_steps, config_.warmup_ratio, total_steps_)),
+        session_(run.model.architecture(), run.session),
+        update_(lower_update_only(session_.context())) {
+    state_.model_fingerprint = architecture_fingerprint(run.model);
+    state_.data_fingerprint = run.data.fingerprint();
+    state_.micro_batch = run.plan.batch.micro_batch;
+    state_.type_bytes = session_.context().type_bytes;
+    prepare_evaluation();
+    std::vector<const Program*> programs{&run.program, &update_};
+    if (evaluate_) programs.push_back(&*evaluate_);
+    session_.allocate(programs);
+    if (run.resume)
+      restore(*run.resume);
+    else
+      session_.load(run.model);
+    check_space();
+  }
+
+  TrainingResult train() {
+    const TrainerLogSettings settings{.total_steps = total_steps_,
+                                      .epochs = config_.num_train_epochs,
+                                      .train_batch_size = config_.per_device_train_batch_size,
+                                      .logging_steps = config_.logging_steps,
+                                      .save_steps = config_.save_steps,
+                                      .eval_steps = config_.eval_steps.value_or(config_.logging_steps)};
+    TrainerLog log = run_.resume ? TrainerLog(config_.output_dir, settings, state_.step,
+                                              run_.resume->text("trainer_state.json"))
+                                 : TrainerLog(config_.output_dir, settings);
+    log_ = &log;
+    Progress progress(progress_options(total_steps_, state_.step, config_.logging_steps));
+    progress_ = &progress;
+    progress.start();
+    const std::int64_t first_step = state_.step;
+    while (state_.step < total_steps_ && !run_.signals.requested()) step();
+    const bool interrupted = state_.step < total_steps_;
+    drain();
+    TrainingResult result{.steps = state_.step,
+                          .session_steps = state_.step - first_step,
+                          .total_steps = total_steps_,
+                          .tokens = progress.tokens(),
+                          .step_seconds = 0,
+                          .median_step = 0,
+                          .last_loss = last_loss_,
+                          .interrupted = interrupted};
+    for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
+    if (!step_seconds_.empty()) {
+      std::nth_element(step_seconds_.begin(),
+                       step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2),
+                       step_seconds_.end());
+      result.median_step = step_seconds_[step_seconds_.size() / 2];
+    }
+    if (interrupted) {
+      save();
+      return result;
+    }
+    if (evaluate_ && last_evaluation_ != state_.step) evaluate();
+    log.finished(point(), loss_steps_ > 0 ? loss_total_ / static_cast<double>(loss_steps_) : 0.0,
+                 progress.elapsed(), static_cast<std::int64_t>(run_.data.train_samples.size()));
+    log.write_state(point());
+    if (config_.save_steps > 0 && last_save_ != state_.step && !config_.save_only_model) save();
+    export_model(config_.output_dir);
+    return result;
+  }
+
+ private:
+  void prepare_evaluation() {
+    if (config_.eval_strategy == "no" || run_.data.eval_samples.empty()) return;
+    // As many slots a call as fit beside nothing else, at most what the configuration asks for.
+    const std::int64_t micro_batch =
+        std::min(run_.plan.batch.micro_batch, config_.per_device_eval_batch_size);
+    for (std::int64_t slots = config_.per_device_eval_batch_size; slots >= 1;
+         slots = slots > micro_batch ? std::max(micro_batch, slots / 2) : slots - 1) {
+      const BatchGeometry batch{
+          .slots = slots, .slot_tokens = config_.cutoff_len, .micro_batch = std::min(micro_batch, slots)};
+      const WorkspaceBytes workspace =
+          workspace_bytes(run_.model.architecture(), run_.session.type, batch.micro_batch, batch.slot_tokens);
+      Program program = lower_evaluate(session_.context(), batch, run_.plan.weight_slots, workspace);
+      const bool fits =
+          program.device_bytes <= std::max(run_.program.device_bytes, run_.machine.device_capacity) &&
+          (run_.machine.tiers == TierModel::unified || program.host_bytes <= run_.machine.host_capacity);
+      if (!fits && slots > 1) continue;
+      verify_or_throw(program, run_.machine);
+      evaluate_ = std::move(program);
+      return;
+    }
+  }
+
+  void step() {
+    const PackedBatch batch = stream_.next();
+    if (batch.supervised == 0) {
+      progress_->message("warning: a step without supervised tokens was skipped");
+      return;
+    }
+    const double lr = learning_rate(schedule_, state_.step, total_steps_, warmup_, config_.learning_rate);
+    const StepOutcome outcome = session_.executor().train(run_.program, step_tokens(batch),
+                                                          adamw_step(config_, lr, state_.updates + 1));
+    ++state_.step;
+    state_.tokens += batch.real_tokens;
+    state_.cursor = stream_.cursor();
+    last_loss_ = outcome.loss_sum / static_cast<double>(outcome.supervised);
+    step_seconds_.push_back(outcome.seconds);
+    if (outcome.finite) {
+      ++state_.updates;
+      non_finite_ = 0;
+      loss_total_ += last_loss_;
+      ++loss_steps_;
+    } else {
+      refuse_non_finite();
+    }
+    progress_->step({.loss = last_loss_,
+                     .lr = lr,
+                     .tokens = batch.real_tokens,
+                     .slots = batch.slots,
+                     .seconds = outcome.seconds});
+    if (state_.step % config_.logging_steps == 0 || state_.step == total_steps_)
+      log_->training(point(), {.loss = last_loss_, .grad_norm = outcome.gradient_norm, .lr = lr});
+    if (evaluate_ && state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0) evaluate();
+    if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save();
+  }
+
+  void refuse_non_finite() {
+    ++non_finite_;
+    progress_->message(
+        fmt::format("warning: the gradient of step {} is not finite; its update is left out", state_.step));
+    if (non_finite_ < kNonFiniteLimit) return;
+    drain();
+    save();
+    fail(ExitCode::numerics,
+         "the gradients of {} steps in a row were not finite; the state after the last good one is in {}; "
+         "lower learning_rate or "
+         "look at the data of these steps",
+         kNonFiniteLimit, last_checkpoint_.string());
+  }
+
+  void drain() { session_.executor().drain(update_); }
+
+  void evaluate() {
+    drain();
+    const EvaluationResult result =
+        lazytrain::evaluate(session_, *evaluate_, run_.data.eval_source(), run_.data.eval_samples,
+                            config_.packing, [&] { return run_.signals.requested(); });
+    if (run_.signals.requested()) return;  // half an evaluation is none
+    last_evaluation_ = state_.step;
+    progress_->message(fmt::format("step {}: evaluation loss {:.4f} ({} supervised tokens, {})", state_.step,
+                                   result.loss, result.supervised, format_duration(result.seconds)));
+    log_->evaluation(
+        point(),
+        {.loss = result.loss, .runtime = result.seconds, .samples = result.samples, .steps = result.steps});
+  }
+
+  void save() {
+    drain();
+    CheckpointWriter writer(run_.lock, state_.step);
+    if (config_.save_only_model) {
+      export_model(writer.folder());
+    } else {
+      for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
+        for (const Session::Blob& blob : session_.blobs(g)) {
+          writer.begin(blob.name);
+          constexpr std::size_t kPiece = std::size_t{16} << 20;
+          for (std::size_t at = 0; at < blob.bytes.size(); at += kPiece)
+            writer.write(blob.bytes.subspan(at, std::min(kPiece, blob.bytes.size() - at)));
+        }
+      }
+    }
+    writer.add("lazytrain_state.json", to_text(state_));
+    writer.add("trainer_state.json", log_->state_json(point()));
+    writer.add("run.yaml", to_yaml(config_));
+    last_checkpoint_ = writer.commit();
+    last_save_ = state_.step;
+    log_->write_state(point());
+    prune_checkpoints(run_.lock, last_checkpoint_, config_.save_total_limit.value_or(0));
+  }
+
+  void restore(const Checkpoint& checkpoint) {
+    const TrainerState saved = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
+                                                       checkpoint.path() / "lazytrain_state.json");
+    require_same_run(saved, state_, checkpoint.path());
+    state_ = saved;
+    stream_.seek(saved.cursor);
+    for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
+      for (const Session::Blob& blob : session_.blobs(g)) {
+        const MappedFile file = checkpoint.map(blob.name);
+        if (file.bytes().size() != blob.bytes.size())
+          fail(ExitCode::model_file,
+               "{}: {} has {} bytes where this model needs {}; resume with the model and precision that "
+               "wrote it",
+               checkpoint.path().string(), blob.name, file.bytes().size(), blob.bytes.size());
+        std::memcpy(blob.bytes.data(), file.bytes().data(), blob.bytes.size());
+      }
+      session_.refresh_weights(g);
+    }
+  }
+
+  void check_space() {
+    if (config_.save_steps <= 0) return;
+    Bytes checkpoint, model;
+    for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
+      for (const Session::Blob& blob : session_.blobs(g))
+        checkpoint += Bytes{static_cast<std::int64_t>(blob.bytes.size())};
+      model += Bytes{session_.context().groups[g].elements * session_.context().type_bytes};
+    }
+    check_disk_space(config_.output_dir, {.checkpoint = config_.save_only_model ? model : checkpoint,
+                                          .checkpoints = std::max<std::int64_t>(
+                                              1, (total_steps_ - state_.step) / config_.save_steps + 1),
+                                          .limit = config_.save_total_limit.value_or(0),
+                                          .model = model});
+  }
+
+  void export_model(const std::filesystem::path& out) {
+    run_.model.export_to(
+        out, "", [&](std::size_t group, std::span<float> values) { session_.read_masters(group, values); });
+  }
+
+  [[nodiscard]] TrainerLogPoint point() const {
+    const double epoch_steps =
+        static_cast<double>(std::max<std::int64_t>(1, stream_.steps(state_.cursor.epoch)));
+    const double in_epoch =
+        static_cast<double>(state_.cursor.slot) / static_cast<double>(config_.slots_per_step());
+    return {.step = state_.step,
+            .epoch = static_cast<double>(state_.cursor.epoch) + std::min(1.0, in_epoch / epoch_steps),
+            .elapsed = progress_->elapsed(),
+            .remaining = progress_->remaining(),
+            .tokens_per_second = progress_->tokens_per_second(),
+            .tokens = state_.tokens,
+            .flops = 6.0 * static_cast<double>(parameter_count(run_.model.architecture())) *
+                     static_cast<double>(state_.tokens)};
+  }
+
+  const TrainingRun& run_;
+  const RunConfig& config_;
+  BatchStream stream_;
+  std::int64_t total_steps_;
+  Schedule schedule_;
+  std::int64_t warmup_;
+  Session session_;
+  Program update_;
+  std::optional<Program> evaluate_;
+  TrainerState state_;
+  TrainerLog* log_ = nullptr;
+  Progress* progress_ = nullptr;
+  std::vector<Seconds> step_seconds_;
+  double last_loss_ = 0, loss_total_ = 0;
+  std::int64_t loss_steps_ = 0, non_finite_ = 0, last_save_ = -1, last_evaluation_ = -1;
+  std::filesystem::path last_checkpoint_;
+};
+
+}  // namespace
+
+ResumePoint read_resume_point(const Checkpoint& checkpoint) {
+  const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
+                                                     checkpoint.path() / "lazytrain_state.json");
+  return {.step = state.step, .micro_batch = state.micro_batch};
+}
+
+TrainingResult train(const TrainingRun& run) {
+  return Trainer(run).train();
+}
+
+void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
+                       const std::filesystem::path& out, const std::string& dtype) {
+  const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
+                                                     checkpoint.path() / "lazytrain_state.json");
+  if (state.model_fingerprint != architecture_fingerprint(model))
+    fail(ExitCode::model_file, "{}: the checkpoint is of another model than {}", checkpoint.path().string(),
+         model.path().string());
+  model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
+    // bf16 runs: the masters come first in the states; fp32 runs: the weights are the masters.
+    const char* kind = state.type_bytes == 2 ? "states" : "weights";
+    const MappedFile file = checkpoint.map(fmt::format("group-{:03}.{}", group, kind));
+    if (file.bytes().size() < values.size_bytes())
+      fail(ExitCode::model_file, "{}: group {} is too short for this model", checkpoint.path().string(),
+           group);
+    std::memcpy(values.data(), file.bytes().data(), values.size_bytes());
+  });
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,64 @@
+// The training loop: data in, Programs run, logs, evaluations and checkpoints out. It knows no schedule: what
+// a step does is the Program's business.
+//
+// A run is a pure function of its configuration, its data and its model: stopped and resumed at any point it
+// ends with the same bits.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "model/model_folder.h"
+#include "plan/machine.h"
+#include "program/program.h"
+#include "runtime/session.h"
+#include "training/checkpoint.h"
+#include "training/run_config.h"
+#include "training/run_data.h"
+#include "training/signals.h"
+
+namespace lazytrain {
+
+struct TrainingRun {
+  const RunConfig& config;
+  const ModelFolder& model;
+  const RunData& data;
+  const Machine& machine;
+  const Plan& plan;
+  const Program& program;  // the plan's training step
+  const SessionOptions& session;
+  const OutputLock& lock;            // of config.output_dir
+  std::optional<Checkpoint> resume;  // to go on from
+  const StopSignals& signals;
+};
+
+struct TrainingResult {
+  std::int64_t steps = 0;  // optimizer steps finished, all sessions
+  std::int64_t session_steps = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t tokens = 0;   // real tokens of this session
+  Seconds step_seconds = 0;  // of this session's steps, without evaluation and saving
+  Seconds median_step = 0;
+  double last_loss = 0;
+  bool interrupted = false;  // stopped by a signal; a checkpoint holds everything
+};
+
+// What a checkpoint must agree with to be resumed.
+struct ResumePoint {
+  std::int64_t step = 0;
+  std::int64_t micro_batch = 0;
+};
+ResumePoint read_resume_point(const Checkpoint& checkpoint);
+
+// Trains to the end, to max_steps, or to a signal; exports the model into output_dir at the end.
+// Errors: numerics after three non-finite steps in a row (states are as after the last good one, saved),
+// disk, and what a checkpoint refuses (other model, other data).
+TrainingResult train(const TrainingRun& run);
+
+// The checkpoint's masters as a model folder of the same shape as `model`.
+void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
+                       const std::filesystem::path& out, const std::string& dtype);
+
+}  // namespace lazytrain
