@@ -72,17 +72,20 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
   const std::int64_t layers = instance.layers;
   const Windows windows{layers};
   MilpProblem problem;
-  // Bytes are counted in boundaries, so that all coefficients are near 1.
+  // Bytes are counted in boundaries and seconds in recomputed layers, so that all coefficients are near 1 and
+  // the solver's absolute tolerances mean the same for fast and slow machines.
   const double unit = instance.boundary_bytes;
+  const double second = instance.recompute > 0 ? 1 / instance.recompute : 1;
   std::vector<std::vector<std::pair<std::int32_t, double>>> out(static_cast<std::size_t>(layers) + 1),
       in(static_cast<std::size_t>(layers) + 1);
   std::vector<std::pair<std::int32_t, std::pair<std::int64_t, std::int64_t>>> edges;
   for (std::int64_t s = 0; s < layers; ++s) {
     for (std::int64_t e = s + 1; e <= std::min(layers, s + instance.longest_segment); ++e) {
-      const auto x = problem.add(MilpColumn{.name = fmt::format("x[{},{}]", s, e),
-                                            .upper = 1,
-                                            .cost = instance.recompute * static_cast<double>(e - s - 1),
-                                            .integer = true});
+      const auto x =
+          problem.add(MilpColumn{.name = fmt::format("x[{},{}]", s, e),
+                                 .upper = 1,
+                                 .cost = second * instance.recompute * static_cast<double>(e - s - 1),
+                                 .integer = true});
       edges.push_back({x, {s, e}});
       out[static_cast<std::size_t>(s)].emplace_back(x, 1.0);
       in[static_cast<std::size_t>(e)].emplace_back(x, 1.0);
@@ -95,11 +98,11 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
     device[b] = problem.add(MilpColumn{.name = fmt::format("g[{}]", b),
                                        .lower = end ? 1.0 : 0.0,
                                        .upper = 1,
-                                       .cost = instance.tie_break,
+                                       .cost = second * instance.tie_break,
                                        .integer = true});
     host[b] = problem.add(MilpColumn{.name = fmt::format("c[{}]", b),
                                      .upper = end ? 0.0 : 1.0,
-                                     .cost = 2 * instance.tie_break,
+                                     .cost = second * 2 * instance.tie_break,
                                      .integer = true});
     for (auto* flow : {&out[b], &in[b]}) {
       if (flow->empty()) continue;
@@ -125,7 +128,7 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
       const double room = free_bytes(bytes_per_second, instance.window[w], mandatory[w]) / unit;
       const auto bytes = problem.add(MilpColumn{.name = fmt::format("{}[{}]", name, w)});
       const auto slack = problem.add(
-          MilpColumn{.name = fmt::format("eps_{}[{}]", name, w), .cost = 1.0 / rate(bytes_per_second)});
+          MilpColumn{.name = fmt::format("eps_{}[{}]", name, w), .cost = second / rate(bytes_per_second)});
       problem.add(MilpRow{.name = fmt::format("window_{}[{}]", name, w),
                           .upper = room,
                           .coefficients = {{bytes, 1.0}, {slack, -1.0}}});
@@ -151,8 +154,8 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
   PaperPlacement placement;
   placement.status = solution.status;
   if (solution.values.empty()) return placement;
-  placement.objective = solution.objective;
-  placement.bound = solution.bound;
+  placement.objective = solution.objective / second;
+  placement.bound = solution.bound / second;
   for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b) {
     const bool on_device = solution.values[static_cast<std::size_t>(device[b])] > 0.5;
     const bool on_host = solution.values[static_cast<std::size_t>(host[b])] > 0.5;

@@ -132,6 +132,7 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options) {
   set(Highs_setStringOptionValue(highs.get(), "parallel", "off"));
   set(Highs_setIntOptionValue(highs.get(), "random_seed", options.seed));
   set(Highs_setDoubleOptionValue(highs.get(), "mip_rel_gap", options.gap));
+  set(Highs_setDoubleOptionValue(highs.get(), "mip_abs_gap", 0));  // its default, 1e-6, may be a whole step
   set(Highs_setIntOptionValue(highs.get(), "mip_max_nodes", static_cast<HighsInt>(options.node_limit)));
 
   const Arrays arrays = to_arrays(problem, Highs_getInfinity(highs.get()));
@@ -165,7 +166,7 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options) {
   solution.bound = solution.objective;
   if (mixed) Highs_getDoubleInfoValue(highs.get(), "mip_dual_bound", &solution.bound);
   const double distance = solution.objective - solution.bound;
-  const bool closed = distance <= options.gap * std::abs(solution.objective) + 1e-9;
+  const bool closed = distance <= (options.gap + 1e-9) * std::abs(solution.objective) + 1e-12;
   solution.status =
       model_status == kHighsModelStatusOptimal && closed ? MilpStatus::optimal : MilpStatus::feasible;
   return solution;

@@ -100,28 +100,33 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
     if (now > most) most = now, peak = static_cast<OpIndex>(i);
   }
   const auto category = [](const std::string& name) -> std::string {
-    static const std::array<std::pair<const char*, const char*>, 21> kPrefixes{
-        {{"dev.batch", "index arrays"},
-         {"host.batch", "index arrays"},
-         {"dev.rope", "rotary tables"},
-         {"dev.workspace", "workspace"},
-         {"dev.slot", "weight slots"},
-         {"dev.acc_", "head gradient accumulators"},
-         {"dev.acc", "layer gradient accumulators"},
-         {"dev.head", "head"},
-         {"dev.projection", "head"},
-         {"dev.stash", "stashes"},
-         {"host.stash", "stashes"},
-         {"dev.rec", "recomputed stash"},
-         {"dev.logits", "logits"},
-         {"dev.cache", "key-value cache"},
-         {"dev.db", "boundary gradient"},
-         {"host.db", "boundary gradient"},
-         {"host.states", "masters and moments"},
-         {"host.grad", "gradients"},
-         {"host.w", "weights"},
-         {"dev.b", "boundaries"},
-         {"host.b", "boundaries"}}};
+    static constexpr auto kPrefixes =
+        std::to_array<std::pair<const char*, const char*>>({{"dev.batch", "index arrays"},
+                                                            {"host.batch", "index arrays"},
+                                                            {"dev.rope", "rotary tables"},
+                                                            {"dev.workspace", "workspace"},
+                                                            {"dev.slot", "weight slots"},
+                                                            {"dev.acc_", "head gradient accumulators"},
+                                                            {"dev.acc", "layer gradient accumulators"},
+                                                            {"dev.head", "head"},
+                                                            {"dev.projection", "head"},
+                                                            {"dev.stash", "stashes"},
+                                                            {"host.stash", "stashes"},
+                                                            {"dev.rec", "recomputed stash"},
+                                                            {"dev.logits", "logits"},
+                                                            {"dev.cache", "key-value cache"},
+                                                            {"dev.db", "boundary gradient"},
+                                                            {"host.db", "boundary gradient"},
+                                                            {"host.states", "masters and moments"},
+                                                            {"host.grad", "gradients"},
+                                                            {"host.w", "weights"},
+                                                            {"dev.b", "boundaries"},
+                                                            {"dev.r[", "boundaries"},
+                                                            {"host.b", "boundaries"},
+                                                            {"dev.loss", "losses and norms"},
+                                                            {"host.loss", "losses and norms"},
+                                                            {"host.norm", "losses and norms"},
+                                                            {"host.clip", "losses and norms"}});
     for (const auto& [prefix, label] : kPrefixes)
       if (name.rfind(prefix, 0) == 0) return label;
     return "other";
