@@ -49,6 +49,6 @@ struct DataSplit {
 // number, so no question is on both sides and there may be a few samples fewer. Error(data) where a side
 // would stay empty, Error(usage) for a negative or non-finite number.
 [[nodiscard]] DataSplit split_by_group(const TokenizedSamples& samples, double validation_size,
-                                   std::uint64_t seed);
+                                       std::uint64_t seed);
 
 }  // namespace lazytrain

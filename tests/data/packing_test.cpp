@@ -191,7 +191,7 @@ TEST(Split, KeepsQuestionsTogetherAndDependsOnTheSeedOnly) {
     samples.add(std::vector<std::int32_t>{1, 2}, std::vector<std::uint8_t>{0, 1},
                 i / 4);  // questions of four
   }
-  const Split split = split_by_group(samples, 0.1, 42);
+  const DataSplit split = split_by_group(samples, 0.1, 42);
   EXPECT_EQ(split.validation.size(), 100u);
   EXPECT_EQ(split.train.size(), 900u);
   std::set<std::uint64_t> questions;
