@@ -1,5 +1,5 @@
-// The engine in fp32 against values recorded from transformers: losses, gradients of every tensor, and an
-// AdamW trajectory.
+// The engine in fp32 against values recorded from transformers: hidden states, logits, losses, gradients of
+// every tensor, and an AdamW trajectory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,36 +9,45 @@
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "runtime/harness.h"
+#include "runtime/layer_forward.h"
 
 namespace lazytrain::test {
 namespace {
 
+constexpr double kForwardBar = 1e-5;
 constexpr double kGradientBar = 5e-5;
 
-std::vector<std::int32_t> narrow(const std::vector<std::int64_t>& values) {
-  return {values.begin(), values.end()};
-}
-
-Tokens golden_tokens(const std::filesystem::path& file, const std::string& variant) {
-  const auto get = [&](const char* key) { return golden_integers(file, variant + "." + key); };
-  const std::vector<std::int64_t> documents = get("document_ids");
-  Tokens tokens{.slots = variant == "a" ? 2 : 1,
-                .slot_tokens = 24,
-                .tokens = narrow(get("input_ids")),
-                .positions = narrow(get("position_ids")),
-                .document_start = {},
-                .targets = narrow(get("targets"))};
-  for (std::int32_t& target : tokens.targets) target = std::max(target, -1);
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(documents.size()); ++i) {
-    const std::int64_t row = i % tokens.slot_tokens;
-    const auto at = static_cast<std::size_t>(i);
-    const bool same = row > 0 && documents[at] == documents[at - 1];
-    tokens.document_start.push_back(same ? tokens.document_start.back() : static_cast<std::int32_t>(row));
+// The largest error met so far and whose it is.
+struct Worst {
+  double error = 0;
+  std::string name;
+  void meet(double met, const std::string& whose) {
+    if (met <= error && !name.empty()) return;
+    error = met;
+    name = whose;
   }
-  return tokens;
-}
+};
 
 class Golden : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Golden, HiddenStatesAndLogits) {
+  const auto& [name, variant] = GetParam();
+  const std::filesystem::path file = goldens() / name / "golden.safetensors";
+  const ModelFolder folder(goldens() / name);
+  const LayerForward forward = layer_forward(folder, DataType::f32, golden_tokens(file, variant));
+  Worst worst;
+  const auto compare = [&](const std::vector<float>& values, const std::string& what) {
+    const double error = relative_error(values, golden_floats(file, variant + "." + what));
+    EXPECT_LE(error, kForwardBar) << what;
+    worst.meet(error, what);
+  };
+  for (std::size_t b = 0; b < forward.hidden.size(); ++b)
+    compare(forward.hidden[b], "hidden." + std::to_string(b));
+  compare(forward.final_norm, "hidden.final_norm");
+  compare(forward.logits, "logits");
+  std::printf("  %-18s %s: worst of %zu hidden states and logits %.2e (%s; bar %.0e)\n", name.c_str(),
+              variant.c_str(), forward.hidden.size() + 1, worst.error, worst.name.c_str(), kForwardBar);
+}
 
 TEST_P(Golden, LossAndEveryGradient) {
   const auto& [name, variant] = GetParam();
@@ -56,15 +65,14 @@ TEST_P(Golden, LossAndEveryGradient) {
   const double loss = outcome.loss_sum / static_cast<double>(outcome.supervised);
   EXPECT_EQ(outcome.supervised, golden_integers(file, variant + ".num_supervised").front());
   EXPECT_NEAR(loss, golden_floats(file, variant + ".loss").front(), 1e-5);
-  double worst = 0;
-  std::string worst_name;
+  Worst worst;
   for (const auto& [tensor, gradient] : harness.gradients()) {
     const double error = relative_error(gradient, golden_floats(file, variant + ".grad." + tensor));
     EXPECT_LE(error, kGradientBar) << tensor;
-    if (!(error <= worst)) worst = error, worst_name = tensor;
+    worst.meet(error, tensor);
   }
   std::printf("  %-18s %s: loss %.7f, worst gradient %.2e (%s; bar %.0e)\n", name.c_str(), variant.c_str(),
-              loss, worst, worst_name.c_str(), kGradientBar);
+              loss, worst.error, worst.name.c_str(), kGradientBar);
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, Golden,

@@ -27,12 +27,20 @@ struct Tokens {
   }
 };
 
-// `count` slots of random documents over a vocabulary.
+// `slots` slots of random documents over a vocabulary.
 Tokens random_tokens(std::int64_t slots, std::int64_t slot_tokens, std::int64_t vocab, std::uint64_t seed);
+
+// The model of the tests that are about plans: `layers` layers of hidden size 64, grouped-query attention.
+Architecture tiny_architecture(bool tied_head, std::int64_t layers = 5);
 
 // Every boundary kept on the device, the given stash level everywhere.
 Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch,
                  StashLevel level = StashLevel::none);
+
+// Random values of a parameter group: norm weights near 1, everything else near 0.
+std::vector<float> random_group(const ParameterGroup& group, std::uint64_t seed);
+// A machine with exactly the memory that a Program asks for.
+Machine machine_for(const Program& program);
 
 class Harness {
  public:
@@ -64,6 +72,8 @@ class Harness {
 std::vector<float> golden_floats(const std::filesystem::path& file, const std::string& name);
 std::vector<std::int64_t> golden_integers(const std::filesystem::path& file, const std::string& name);
 std::filesystem::path goldens();  // tests/data/goldens
+// The tokens of variant "a" or "b" of a golden file.
+Tokens golden_tokens(const std::filesystem::path& file, const std::string& variant);
 
 // Largest |a - b| over the largest |b|.
 double relative_error(const std::vector<float>& a, const std::vector<float>& b);

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "core/random.h"
 #include "formats/safetensors.h"
+#include "program/verifier.h"
 #include "runtime/harness.h"
 #include "runtime/workspace.h"
 
@@ -23,6 +24,10 @@ std::map<std::string, std::vector<float>> by_name(const Session& session, ReadGr
                                   values.begin() + tensor.offset + tensor.elements);
   }
   return tensors;
+}
+
+std::vector<std::int32_t> narrow(const std::vector<std::int64_t>& values) {
+  return {values.begin(), values.end()};
 }
 
 }  // namespace
@@ -53,6 +58,21 @@ Tokens random_tokens(std::int64_t slots, std::int64_t slot_tokens, std::int64_t 
   return result;
 }
 
+Architecture tiny_architecture(bool tied_head, std::int64_t layers) {
+  Architecture architecture;
+  architecture.model_type = "llama";
+  architecture.layers = layers;
+  architecture.hidden = 64;
+  architecture.heads = 4;
+  architecture.kv_heads = 2;
+  architecture.head_dim = 16;
+  architecture.ffn = 96;
+  architecture.vocab = 160;
+  architecture.max_position = 2048;
+  architecture.tied_head = tied_head;
+  return architecture;
+}
+
 Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch, StashLevel level) {
   Plan plan;
   plan.policy = "test";
@@ -65,6 +85,26 @@ Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch, S
   return plan;
 }
 
+Machine machine_for(const Program& program) {
+  Machine machine;
+  machine.tiers = program.tiers;
+  machine.device_capacity = program.device_bytes;
+  machine.host_capacity = program.host_bytes;
+  return machine;
+}
+
+std::vector<float> random_group(const ParameterGroup& group, std::uint64_t seed) {
+  Random random(seed, 3);
+  std::vector<float> values(static_cast<std::size_t>(group.elements), 0.0F);
+  for (const ParameterTensor& tensor : group.tensors) {
+    const bool norm = tensor.shape.size() == 1 && tensor.name.find("norm") != std::string::npos;
+    for (std::int64_t i = 0; i < tensor.elements; ++i)
+      values[static_cast<std::size_t>(tensor.offset + i)] =
+          static_cast<float>((norm ? 1.0 : 0.0) + 0.1 * random.normal());
+  }
+  return values;
+}
+
 Harness::Harness(const Architecture& architecture, const ModelFolder* folder, const SessionOptions& options,
                  const Plan& plan, std::uint64_t seed)
     : session_(std::make_unique<Session>(architecture, options)) {
@@ -75,22 +115,14 @@ Harness::Harness(const Architecture& architecture, const ModelFolder* folder, co
   evaluate_ = lower_evaluate(context, plan.batch, 2, workspace);
   update_ = lower_update_only(context);
   const Program* programs[] = {&train_, &evaluate_, &update_};
+  for (const Program* program : programs) verify_or_throw(*program, machine_for(*program));
   session_->allocate(programs);
   if (folder != nullptr) {
     session_->load(*folder);
     return;
   }
-  for (std::size_t g = 0; g < context.groups.size(); ++g) {
-    Random random(seed, g);
-    std::vector<float> values(static_cast<std::size_t>(context.groups[g].elements), 0.0F);
-    for (const ParameterTensor& tensor : context.groups[g].tensors)
-      for (std::int64_t i = 0; i < tensor.elements; ++i)
-        values[static_cast<std::size_t>(tensor.offset + i)] =
-            static_cast<float>(tensor.shape.size() == 1 && tensor.name.find("norm") != std::string::npos
-                                   ? 1.0 + 0.1 * random.normal()
-                                   : 0.1 * random.normal());
-    session_->set_group(g, values);
-  }
+  for (std::size_t g = 0; g < context.groups.size(); ++g)
+    session_->set_group(g, random_group(context.groups[g], seed + g));
 }
 
 std::map<std::string, std::vector<float>> Harness::gradients() const {
@@ -124,6 +156,25 @@ std::vector<std::int64_t> golden_integers(const std::filesystem::path& file, con
   std::vector<std::int64_t> values(static_cast<std::size_t>(view.elements()));
   std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(std::int64_t));
   return values;
+}
+
+Tokens golden_tokens(const std::filesystem::path& file, const std::string& variant) {
+  const auto get = [&](const char* key) { return golden_integers(file, variant + "." + key); };
+  const std::vector<std::int64_t> documents = get("document_ids");
+  Tokens tokens{.slots = variant == "a" ? 2 : 1,
+                .slot_tokens = 24,
+                .tokens = narrow(get("input_ids")),
+                .positions = narrow(get("position_ids")),
+                .document_start = {},
+                .targets = narrow(get("targets"))};
+  for (std::int32_t& target : tokens.targets) target = std::max(target, -1);
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(documents.size()); ++i) {
+    const std::int64_t row = i % tokens.slot_tokens;
+    const auto at = static_cast<std::size_t>(i);
+    const bool same = row > 0 && documents[at] == documents[at - 1];
+    tokens.document_start.push_back(same ? tokens.document_start.back() : static_cast<std::int32_t>(row));
+  }
+  return tokens;
 }
 
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
