@@ -32,14 +32,18 @@ Scalars scalars(const AdamWStep& step, bool decay) {
           .negative_step = static_cast<float>(-(step.lr / c1))};
 }
 
-// master_to_bfloat16 without a branch, so that the loop vectorises.
+// master_to_bfloat16 with masks in place of selections: compilers turn those into far longer vector code.
 [[gnu::always_inline]] inline std::uint16_t rounded_master(float x) {
-  const auto u = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t magnitude = u & 0x7FFFFFFFU;
-  const std::uint32_t finite = std::min((magnitude + 0x8000U) >> 16, 0x7F7FU);
-  const std::uint32_t special = (magnitude >> 16) | (magnitude > 0x7F800000U ? 0x0040U : 0U);
-  const std::uint32_t code = magnitude >= 0x7F800000U ? special : finite;
-  return static_cast<std::uint16_t>(((u & 0x80000000U) >> 16) | code);
+  constexpr std::int32_t kInfinity = 0x7F800000;
+  constexpr std::int32_t kLargestThatRoundsDown = 0x7F7F7FFF;  // above it every finite value saturates
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const std::int32_t magnitude = bits & 0x7FFFFFFF;
+  const std::int32_t finite = std::min(magnitude, kLargestThatRoundsDown) + 0x8000;
+  const std::int32_t not_finite = (kInfinity - 1 - magnitude) >> 31;  // -1 or 0
+  const std::int32_t not_a_number = (kInfinity - magnitude) >> 31;
+  const std::int32_t rounded = finite + ((magnitude - finite) & not_finite);
+  const std::int32_t code = rounded | (not_a_number & 0x400000) | (bits ^ magnitude);
+  return static_cast<std::uint16_t>(static_cast<std::uint32_t>(code) >> 16);
 }
 
 // The one body; it is inlined into a function per instruction set below.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -224,6 +225,34 @@ TEST(AdamW, WeightIsTheRoundedMaster) {
         ASSERT_EQ(group.weight[i], master_to_bfloat16(group.master[i])) << i;
       }
     }
+  }
+}
+
+TEST(AdamW, EveryUpperHalfOfAMasterIsRoundedAlike) {
+  std::vector<float> master;
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+    for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      master.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  std::vector<float> zero(master.size());
+  std::vector<float> exp_avg(master.size());
+  std::vector<float> exp_avg_sq(master.size());
+  std::vector<bfloat16> weight(master.size());
+  const std::array<ParameterRange, 1> ranges{{{.begin = 0, .end = static_cast<std::int64_t>(master.size())}}};
+  ThreadPool pool(2);
+  for (const InstructionSet set : available_sets()) {
+    std::fill(weight.begin(), weight.end(), bfloat16{0x1234});
+    adamw_update(pool,
+                 {.ranges = ranges,
+                  .gradient_type = DataType::f32,
+                  .gradient = zero.data(),
+                  .master = master.data(),
+                  .exp_avg = exp_avg.data(),
+                  .exp_avg_sq = exp_avg_sq.data(),
+                  .weight = weight.data()},
+                 {.lr = 0}, set);
+    for (std::size_t i = 0; i < master.size(); ++i) ASSERT_EQ(weight[i], master_to_bfloat16(master[i])) << i;
   }
 }
 
