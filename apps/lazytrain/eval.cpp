@@ -1,0 +1,160 @@
+// lazytrain eval run.yaml [key=value ...]: loss and exact match of a model on eval_dataset.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
+#include "commands.h"
+#include "core/log.h"
+#include "data/answer.h"
+#include "data/dataset.h"
+#include "formats/json.h"
+#include "nlohmann/json.hpp"
+#include "program/verifier.h"
+#include "run_setup.h"
+#include "runtime/workspace.h"
+#include "training/evaluation.h"
+#include "training/generation.h"
+#include "training/run_data.h"
+#include "training/signals.h"
+
+namespace lazytrain {
+namespace {
+
+struct Options {
+  std::string file, out;
+  std::vector<std::string> overrides;
+  std::int64_t samples = -1;
+  bool loss_only = false;
+};
+
+struct Problem {
+  std::vector<std::int32_t> prompt;
+  std::string question, reference;
+};
+
+struct EvalSet {
+  TokenizedDataset dataset;
+  std::vector<Problem> problems;
+};
+
+EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, ThreadPool& pool) {
+  const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
+  if (names.empty()) fail(ExitCode::usage, "eval needs eval_dataset (or dataset) to evaluate on");
+  std::string joined;
+  for (const std::string& name : names) joined += (joined.empty() ? "" : ",") + name;
+  EvalSet set;
+  const TokenizeOptions options{.cutoff_len = config.cutoff_len,
+                                .overlong = parse_overlong(config.overlong),
+                                .train_on_prompt = config.train_on_prompt,
+                                .max_samples = limit > 0 ? std::optional(limit) : config.max_samples};
+  set.dataset = tokenize(
+      find_datasets(joined, config.dataset_dir), text.chat_template, options, pool, [&](Sample&& sample) {
+        Problem problem;
+        problem.reference = sample.messages.back().content;
+        sample.messages.pop_back();
+        problem.question = sample.messages.back().content;
+        problem.prompt =
+            text.chat_template
+                .render(sample.messages, {.train_on_prompt = false, .add_generation_prompt = true})
+                .ids;
+        set.problems.push_back(std::move(problem));
+      });
+  fmt::print("{}\n", set.dataset.summary(options));
+  return set;
+}
+
+int run(const Options& options) {
+  const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
+  const StopSignals signals;
+  const ModelFolder model(config.model_name_or_path);
+  const Architecture& architecture = model.architecture();
+  ThreadPool pool(worker_threads(config));
+  const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
+  const EvalSet set = load(config, text, options.samples, pool);
+
+  GenerationRequest request{
+      .prompts = {}, .max_new_tokens = config.max_new_tokens, .stop_ids = text.chat_template.stop_ids()};
+  for (const Problem& problem : set.problems) request.prompts.push_back(problem.prompt);
+  const SessionOptions session_settings =
+      session_options(config, false, std::max(config.cutoff_len, generation_positions(request)));
+  const LoweringContext context = lowering_context(architecture, session_settings);
+  const Machine machine = machine_of(config);
+  Program loss_program;
+  for (std::int64_t slots = config.per_device_eval_batch_size; slots >= 1; slots /= 2) {
+    const BatchGeometry batch{.slots = slots, .slot_tokens = config.cutoff_len, .micro_batch = 1};
+    loss_program = lower_evaluate(context, batch, 2,
+                                  workspace_bytes(architecture, session_settings.type, 1, batch.slot_tokens));
+    if (loss_program.device_bytes <= machine.device_capacity) break;
+  }
+  verify_or_throw(loss_program, machine);
+  std::optional<GenerationPlan> generation;
+  std::vector<const Program*> programs{&loss_program};
+  if (!options.loss_only) {
+    generation = plan_generation(context, machine, session_settings.type, request);
+    programs.push_back(&generation->programs.prefill);
+    programs.push_back(&generation->programs.decode);
+  }
+  Session session(architecture, session_settings);
+  session.allocate(programs);
+  session.load(model);
+
+  std::vector<std::int64_t> all(static_cast<std::size_t>(set.dataset.samples.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const EvaluationResult loss = evaluate(session, loss_program, set.dataset.samples, all, config.packing,
+                                         [&] { return signals.requested(); });
+  fmt::print("loss {:.4f} over {} supervised tokens of {} samples, {}\n", loss.loss, loss.supervised,
+             loss.samples, format_duration(loss.seconds));
+  nlohmann::json report{
+      {"loss", loss.loss}, {"supervised_tokens", loss.supervised}, {"samples", loss.samples}};
+  if (generation && !signals.requested()) {
+    fmt::print("answering {} problems, {} at a time, at most {} new tokens each\n", request.prompts.size(),
+               generation->geometry.sequences, request.max_new_tokens);
+    const auto answers = generate(
+        session, *generation, request,
+        [](std::int64_t done, std::int64_t total) {
+          if (log::terminal()) fmt::print(stderr, "\r{} of {} answered", done, total);
+          if (log::terminal() && done == total) fmt::print(stderr, "\n");
+        },
+        [&] { return signals.requested(); });
+    std::int64_t right = 0, none = 0;
+    nlohmann::json details = nlohmann::json::array();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const std::string response = text.tokenizer.decode(answers[i], true);
+      const auto expected = extract_answer(set.problems[i].reference), given = extract_answer(response);
+      const bool equal = expected && given && equal_answers(*expected, *given);
+      right += equal ? 1 : 0;
+      none += given ? 0 : 1;
+      details.push_back({{"question", set.problems[i].question},
+                         {"response", response},
+                         {"expected", expected.value_or("")},
+                         {"answer", given.value_or("")},
+                         {"right", equal}});
+    }
+    const double share =
+        answers.empty() ? 0.0 : 100.0 * static_cast<double>(right) / static_cast<double>(answers.size());
+    fmt::print("exact match {:.1f} % ({} of {}; {} gave no answer)\n", share, right, answers.size(), none);
+    report["exact_match"] = share;
+    report["right"] = right;
+    report["problems"] = answers.size();
+    report["details"] = std::move(details);
+  }
+  if (!options.out.empty()) write_json(options.out, report);
+  return signals.requested() ? static_cast<int>(ExitCode::interrupted) : 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("eval", "Loss and exact match of a model on eval_dataset");
+  const auto options = std::make_shared<Options>();
+  command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
+  command->add_option("overrides", options->overrides, "key=value, as many as you like");
+  command->add_option("--samples", options->samples, "evaluate only the first so many");
+  command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
+  command->add_flag("--loss-only", options->loss_only, "leave out the generation");
+  command->footer("Example:\n  lazytrain eval run.yaml model_name_or_path=runs/a --samples 120\n");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace lazytrain

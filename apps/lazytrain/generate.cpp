@@ -1,0 +1,94 @@
+// lazytrain generate MODEL --prompt "...": greedy answers, weights streamed where the device is too small.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "run_setup.h"
+#include "training/generation.h"
+#include "training/run_data.h"
+#include "training/signals.h"
+
+namespace lazytrain {
+namespace {
+
+struct Options {
+  std::string model, template_name, device_memory;
+  std::vector<std::string> prompts;
+  std::int64_t max_new_tokens = 256;
+  int threads = 0;
+  bool fp32 = false, raw = false;
+};
+
+int run(const Options& options) {
+  RunConfig config;
+  config.model_name_or_path = options.model;
+  config.bf16 = !options.fp32;
+  config.fp32 = options.fp32;
+  if (options.threads > 0) config.threads = options.threads;
+  if (!options.device_memory.empty()) {
+    config.memory_model = "emulated";
+    config.device_memory = parse_bytes(options.device_memory, "--device-memory");
+  }
+  const StopSignals signals;
+  const ModelFolder model(options.model);
+  const ModelText text = load_model_text(
+      options.model, options.template_name.empty() ? std::nullopt : std::optional(options.template_name));
+  std::vector<std::string> prompts = options.prompts;
+  if (prompts.empty()) {
+    std::string line;
+    while (std::getline(std::cin, line))
+      if (!line.empty()) prompts.push_back(line);
+  }
+  if (prompts.empty()) fail(ExitCode::usage, "no prompt; give --prompt TEXT or one a line on standard input");
+  GenerationRequest request{
+      .prompts = {}, .max_new_tokens = options.max_new_tokens, .stop_ids = text.chat_template.stop_ids()};
+  for (const std::string& prompt : prompts) {
+    const std::vector<Message> conversation{{.role = Role::user, .content = prompt}};
+    request.prompts.push_back(
+        options.raw ? text.tokenizer.encode(prompt, {.add_special_tokens = true})
+                    : text.chat_template
+                          .render(conversation, {.train_on_prompt = false, .add_generation_prompt = true})
+                          .ids);
+    if (request.prompts.back().empty()) fail(ExitCode::usage, "the prompt '{}' has no tokens", prompt);
+  }
+  const SessionOptions session_settings = session_options(config, false, generation_positions(request));
+  const LoweringContext context = lowering_context(model.architecture(), session_settings);
+  const GenerationPlan plan = plan_generation(context, machine_of(config), session_settings.type, request);
+  Session session(model.architecture(), session_settings);
+  const Program* programs[] = {&plan.programs.prefill, &plan.programs.decode};
+  session.allocate(programs);
+  session.load(model);
+  const auto answers = generate(session, plan, request, {}, [&] { return signals.requested(); });
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers.size() > 1) fmt::print("> {}\n", prompts[i]);
+    fmt::print("{}\n", text.tokenizer.decode(answers[i], true));
+  }
+  return signals.requested() ? static_cast<int>(ExitCode::interrupted) : 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("generate", "Answer prompts with a model, greedily");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "model folder")->required()->check(CLI::ExistingDirectory);
+  command->add_option("--prompt,-p", options->prompts,
+                      "what the user says; may be repeated (default: standard input, one a line)");
+  command->add_option("--max-new-tokens", options->max_new_tokens, "length limit")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--template", options->template_name, "chat template (default: found from the folder)");
+  command->add_option("--device-memory", options->device_memory, "emulate a device of this size, e.g. 240MB");
+  command->add_option("--threads", options->threads, "threads (default: all cores)");
+  command->add_flag("--fp32", options->fp32, "fp32 instead of bf16");
+  command->add_flag("--raw", options->raw, "continue the text itself, without a chat template");
+  command->footer(
+      "Example:\n  lazytrain generate runs/a -p \"Ann has 3 apples and buys 4. How many has she?\"\n");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace lazytrain

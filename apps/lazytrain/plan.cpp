@@ -1,0 +1,55 @@
+// lazytrain plan run.yaml [key=value ...]: needs the model's config.json only.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "formats/json.h"
+#include "nlohmann/json.hpp"
+#include "program/program.h"
+#include "report/plan_report.h"
+#include "run_setup.h"
+
+namespace lazytrain {
+namespace {
+
+struct Options {
+  std::string file, out = "plan.json";
+  std::vector<std::string> overrides;
+  bool listing = false;
+  double supervised_fraction = 1;
+};
+
+int run(const Options& options) {
+  const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
+  const Architecture architecture = read_architecture(config.model_name_or_path);
+  const SessionOptions session = session_options(config, true, config.cutoff_len);
+  const PlanningInputs inputs = planning_inputs(config, architecture, session, options.supervised_fraction);
+  const PlannedStep planned = plan_step(inputs, config.policy);
+  std::fputs(tiers_table(planned.program, inputs.machine).c_str(), stdout);
+  std::fputs(policies_table(planned.table, inputs.machine).c_str(), stdout);
+  std::fputs(step_summary(planned, inputs.machine, inputs.costs).c_str(), stdout);
+  if (options.listing) std::fputs(listing(planned.program).c_str(), stdout);
+  write_json(options.out, to_json(planned.plan));
+  fmt::print("plan written to {}\n", options.out);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Say what a step will use and how long it will take, before anything runs");
+  const auto options = std::make_shared<Options>();
+  command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
+  command->add_option("overrides", options->overrides, "key=value, as many as you like");
+  command->add_option("--out", options->out, "where the plan goes")->capture_default_str();
+  command->add_option("--supervised", options->supervised_fraction, "share of the tokens that are learned")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_flag("--listing", options->listing, "print the Program, one operation a line");
+  command->footer("Example:\n  lazytrain plan run.yaml device_memory=240MB memory_model=emulated\n");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,112 @@
+#include "run_setup.h"
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/system_memory.h"
+#include "core/threads.h"
+#include "runtime/workspace.h"
+
+namespace lazytrain {
+namespace {
+
+bool emulated(const RunConfig& config) {
+  return config.memory_model == "emulated";
+}
+
+Bytes free_memory() {
+  const Bytes free = memory_limits().free();
+  return free > kProcessAllowance ? free - kProcessAllowance : Bytes{0};
+}
+
+}  // namespace
+
+RunConfig load_config(const std::string& file, const std::vector<std::string>& overrides,
+                      const std::vector<std::string_view>& required) {
+  LoadedRunConfig loaded = load_run_config(file, overrides);
+  for (const std::string& notice : loaded.notices) log::info("{}", notice);
+  require_keys(loaded.config, required);
+  if (emulated(loaded.config) && !loaded.config.device_memory)
+    fail(ExitCode::usage,
+         "{}: memory_model: emulated needs device_memory, the size of the device it stands for, e.g. 240MB",
+         file);
+  return std::move(loaded.config);
+}
+
+int worker_threads(const RunConfig& config) {
+  return static_cast<int>(
+      config.preprocessing_num_workers.value_or(config.threads.value_or(available_cores())));
+}
+
+SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions) {
+  const int cores = static_cast<int>(config.threads.value_or(available_cores()));
+  const bool split = emulated(config) && config.split_cores;
+  if (split && cores < 2) fail(ExitCode::usage, "split_cores needs at least two threads");
+  const int compute = split ? std::max(1, cores / 2) : cores;
+  CpuDeviceOptions device{
+      .memory_model = emulated(config) ? MemoryModel::emulated : MemoryModel::unified,
+      .compute_threads = compute,
+      .host_threads = split ? cores - compute : cores,
+      .split_cores = split,
+      .device_capacity = config.device_memory.value_or(Bytes{0}),
+      .links = {.h2d = config.link_h2d_gbps, .d2h = config.link_d2h_gbps, .duplex = config.link_duplex_gbps}};
+  return {.type = config.bf16 ? DataType::bf16 : DataType::f32,
+          .device = device,
+          .training = training,
+          .position_rows = positions,
+          .max_gradient_norm = config.max_grad_norm,
+          .optimizer_rate = config.optimizer_gparams_per_s * 1e9,
+          .debug_memory = config.debug_memory};
+}
+
+Machine machine_of(const RunConfig& config) {
+  const SessionOptions session = session_options(config, true, 1);
+  Machine machine{.name = emulated(config) ? "emulated device on this CPU" : "this CPU",
+                  .tiers = emulated(config) ? TierModel::tiered : TierModel::unified,
+                  .emulated = emulated(config),
+                  .device_capacity = {},
+                  .host_capacity = {},
+                  .h2d = config.link_h2d_gbps,
+                  .d2h = config.link_d2h_gbps,
+                  .duplex = config.link_duplex_gbps,
+                  .optimizer_rate = config.optimizer_gparams_per_s * 1e9,
+                  .compute_threads = session.device.compute_threads,
+                  .host_threads = session.device.host_threads,
+                  .split_cores = session.device.split_cores};
+  const Bytes free = free_memory();
+  if (machine.tiers == TierModel::unified) {
+    machine.device_capacity = config.device_memory.value_or(free);
+    if (config.device_memory && *config.device_memory > free)
+      log::warning("device_memory is {}, but the system leaves {} free", format_bytes(*config.device_memory),
+                   format_bytes(free));
+  } else {
+    machine.device_capacity = *config.device_memory;
+    const Bytes rest = free > machine.device_capacity ? free - machine.device_capacity : Bytes{0};
+    machine.host_capacity = config.host_memory.value_or(rest);
+    if (config.host_memory && *config.host_memory > rest)
+      log::warning("host_memory is {}, but beside device_memory the system leaves {} free",
+                   format_bytes(*config.host_memory), format_bytes(rest));
+  }
+  return machine;
+}
+
+PlanningInputs planning_inputs(const RunConfig& config, const Architecture& architecture,
+                               const SessionOptions& session, double supervised_fraction) {
+  PlanningInputs inputs{
+      .context = lowering_context(architecture, session),
+      .machine = machine_of(config),
+      .costs = modelled_costs(architecture, config.cutoff_len, 200, 20),
+      .workspace =
+          [architecture, type = session.type](std::int64_t slots, std::int64_t slot_tokens) {
+            return workspace_bytes(architecture, type, slots, slot_tokens);
+          },
+      .batch = {.slots = config.slots_per_step(),
+                .slot_tokens = config.cutoff_len,
+                .micro_batch = config.micro_batch.value_or(0)},
+      .supervised_fraction = supervised_fraction,
+      .optimizer_overlap = {}};
+  if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";
+  return inputs;
+}
+
+}  // namespace lazytrain

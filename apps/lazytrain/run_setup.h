@@ -1,0 +1,34 @@
+// From a run's configuration to what planning and sessions need: the machine with its budgets, the session's
+// options, the costs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/portfolio.h"
+#include "runtime/session.h"
+#include "training/run_config.h"
+
+namespace lazytrain {
+
+// What the process needs beside its arenas: code, libraries' own buffers, thread stacks, tokenised data.
+inline constexpr Bytes kProcessAllowance{200'000'000};
+
+// Loads run.yaml with overrides, prints the notices; `required` keys must be set.
+RunConfig load_config(const std::string& file, const std::vector<std::string>& overrides,
+                      const std::vector<std::string_view>& required);
+
+SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions);
+Machine machine_of(const RunConfig& config);
+
+// Everything that planning a training step needs; costs measured or from the cache, see runtime/profiler.h.
+// micro_batch 0 leaves it to the planner.
+PlanningInputs planning_inputs(const RunConfig& config, const Architecture& architecture,
+                               const SessionOptions& session, double supervised_fraction);
+
+// A thread pool for tokenising and other work before the first step.
+int worker_threads(const RunConfig& config);
+
+}  // namespace lazytrain

@@ -1,0 +1,115 @@
+// lazytrain train run.yaml [key=value ...]
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "core/log.h"
+#include "core/system_memory.h"
+#include "formats/json.h"
+#include "nlohmann/json.hpp"
+#include "report/plan_report.h"
+#include "run_setup.h"
+#include "training/trainer.h"
+
+namespace lazytrain {
+namespace {
+
+struct Options {
+  std::string file;
+  std::vector<std::string> overrides;
+};
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+double supervised_fraction(const RunData& data) {
+  const TokenizedSamples& samples = data.train.samples;
+  return samples.tokens() > 0
+             ? static_cast<double>(samples.supervised_tokens()) / static_cast<double>(samples.tokens())
+             : 1.0;
+}
+
+int run(const Options& options) {
+  RunConfig config =
+      load_config(options.file, options.overrides, {{"model_name_or_path", "dataset", "output_dir"}});
+  const StopSignals signals;
+  const ModelFolder model(config.model_name_or_path);
+  const OutputLock lock(config.output_dir);
+  for (const std::string& name : remove_stale_temporaries(lock))
+    log::info("removed {}, left by a run that was killed", name);
+  std::optional<Checkpoint> resume;
+  if (config.resume_from_checkpoint) {
+    resume = checkpoint_to_resume(*config.resume_from_checkpoint, config.output_dir);
+    if (resume) {
+      config.micro_batch = read_resume_point(*resume).micro_batch;
+      log::info("resuming from {}", resume->path().string());
+    }
+  } else if (!config.overwrite_output_dir && !list_checkpoints(config.output_dir).empty()) {
+    fail(ExitCode::usage,
+         "{} holds checkpoints of an earlier run; give resume_from_checkpoint: auto to go on, "
+         "overwrite_output_dir: true to start "
+         "anew beside them, or another output_dir",
+         config.output_dir);
+  }
+
+  ThreadPool pool(worker_threads(config));
+  const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
+  const RunData data = load_run_data(config, text, pool, [](const std::string& line) { print(line + "\n"); });
+  const SessionOptions session = session_options(config, true, config.cutoff_len);
+  const PlanningInputs inputs =
+      planning_inputs(config, model.architecture(), session, supervised_fraction(data));
+  const PlannedStep planned = plan_step(inputs, config.policy);
+  config.micro_batch = planned.plan.batch.micro_batch;
+  print("\neffective configuration (saved as run.yaml in output_dir):\n" + to_yaml(config) + "\n");
+  write_file(std::filesystem::path(config.output_dir) / "run.yaml", to_yaml(config));
+  write_json(std::filesystem::path(config.output_dir) / "plan.json", to_json(planned.plan));
+  print(tiers_table(planned.program, inputs.machine));
+  print(policies_table(planned.table, inputs.machine));
+  print(step_summary(planned, inputs.machine, inputs.costs));
+
+  const TrainingResult result = train({.config = config,
+                                       .model = model,
+                                       .data = data,
+                                       .machine = inputs.machine,
+                                       .plan = planned.plan,
+                                       .program = planned.program,
+                                       .session = session,
+                                       .lock = lock,
+                                       .resume = std::move(resume),
+                                       .signals = signals});
+  print(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
+                    result.total_steps, result.session_steps, result.last_loss));
+  if (result.session_steps > 0) {
+    print(fmt::format("step: simulated {}, measured {} (median of {}), {:.0f} real tok/s\n",
+                      format_duration(planned.simulation.step), format_duration(result.median_step),
+                      result.session_steps, static_cast<double>(result.tokens) / result.step_seconds));
+    print(fmt::format("memory: planned {} in all tiers, measured {} resident at the end\n",
+                      format_bytes(planned.program.device_bytes + planned.program.host_bytes),
+                      format_bytes(resident_memory())));
+  }
+  if (result.interrupted) {
+    log::info("stopped by a signal and saved; go on with resume_from_checkpoint=auto");
+    return static_cast<int>(ExitCode::interrupted);
+  }
+  print(fmt::format("the model is in {}\n", config.output_dir));
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "Fine-tune a model as run.yaml says");
+  const auto options = std::make_shared<Options>();
+  command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
+  command->add_option("overrides", options->overrides, "key=value, as many as you like");
+  command->footer([] {
+    return "Keys of run.yaml:\n" + run_config_help() +
+           "\nExample:\n  lazytrain train run.yaml learning_rate=2e-5 resume_from_checkpoint=auto\n";
+  });
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace lazytrain
