@@ -71,8 +71,10 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& wh
   if (recompute.size() != kStashLevelCount)
     fail(ExitCode::usage, "{}: 'recompute_s' must have {} entries", where, kStashLevelCount);
   for (std::size_t i = 0; i < kStashLevelCount; ++i) {
-    if (!recompute[i].is_number()) fail(ExitCode::usage, "{}: 'recompute_s' must hold numbers", where);
-    costs.layer.recompute[i] = recompute[i].get<double>();
+    const double value = recompute[i].is_number() ? recompute[i].get<double>() : -1;
+    if (!(value >= 0 && value <= kLongest))
+      fail(ExitCode::usage, "{}: 'recompute_s' must hold seconds between 0 and {}", where, kLongest);
+    costs.layer.recompute[i] = value;
   }
   costs.layer.down_projection = fields.number("down_projection_s", 0, kLongest);
   costs.layer.backward = fields.number("backward_s", 0, kLongest);

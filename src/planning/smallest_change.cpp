@@ -62,14 +62,15 @@ class Advice {
   }
 
  private:
-  // The size with which a plan of `policy` fits.
+  // The smallest plan of `policy` that fits the budgets.
   std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
     const bool unified = inputs_.context.tiers == TierModel::unified;
+    std::optional<LeanSize> least;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy))
       if (size.device <= inputs_.machine.device_capacity &&
-          (unified || size.host <= inputs_.machine.host_capacity))
-        return size;
-    return std::nullopt;
+          (unified || size.host <= inputs_.machine.host_capacity) && (!least || size.device < least->device))
+        least = size;
+    return least;
   }
 
   template <typename Offer>

@@ -1,36 +1,15 @@
-// Shared by the tests of plan, program and planning: small models, machines and random plans.
+// Shared by the tests of program and planning: contexts, machines and random cases.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "plan/cost_table.h"
-#include "plan/machine.h"
-#include "plan/plan.h"
+#include "plan/plan_support.h"
 #include "program/lowering.h"
 #include "program/program.h"
 #include "program/verifier.h"
 
 namespace lazytrain {
-
-// A llama of `layers` layers with hidden size 32 (4 heads, 2 of keys and values) and 48 tokens.
-inline Architecture small_architecture(std::int64_t layers, bool tied_head) {
-  Architecture architecture;
-  architecture.model_type = "llama";
-  architecture.layers = layers;
-  architecture.hidden = 32;
-  architecture.heads = 4;
-  architecture.kv_heads = 2;
-  architecture.head_dim = 8;
-  architecture.ffn = 80;
-  architecture.vocab = 48;
-  architecture.tied_head = tied_head;
-  architecture.max_position = 512;
-  return architecture;
-}
 
 // bf16 weights with fp32 master and moments.
 inline LoweringContext small_context(const Architecture& architecture, TierModel tiers) {
@@ -55,46 +34,6 @@ inline Machine roomy_machine(TierModel tiers) {
   machine.host_capacity = {tiers == TierModel::unified ? 0 : std::int64_t{1} << 40};
   machine.h2d = machine.d2h = 1;
   return machine;
-}
-
-// Every boundary materialised on the device, nothing stashed.
-inline Plan plain_plan(const Architecture& architecture, const BatchGeometry& batch) {
-  Plan plan;
-  plan.policy = "test";
-  plan.batch = batch;
-  plan.boundaries.assign(static_cast<std::size_t>(architecture.layers) + 1,
-                         {.materialised = true, .device_micro_batches = batch.micro_batches()});
-  plan.layers.assign(static_cast<std::size_t>(architecture.layers), {});
-  return plan;
-}
-
-// Any plan that check_plan() allows.
-inline Plan random_plan(Random& random, const Architecture& architecture, const BatchGeometry& batch) {
-  Plan plan = plain_plan(architecture, batch);
-  const auto up_to = [&](std::int64_t most) {
-    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most) + 1));
-  };
-  const auto coin = [&] { return random.below(2) == 1; };
-  for (std::size_t b = 0; b < plan.boundaries.size(); ++b) {
-    const bool end = b == 0 || b + 1 == plan.boundaries.size();
-    plan.boundaries[b] = {.materialised = end || random.below(3) > 0,
-                          .device_micro_batches = up_to(batch.micro_batches())};
-  }
-  for (const Block& block : blocks_of(plan)) {
-    LayerPlan& layer = plan.layers[static_cast<std::size_t>(block.begin)];
-    layer.stash_device_micro_batches = up_to(batch.micro_batches());
-    if (block.end - block.begin == 1) layer.stash = kStashLevels[random.below(4)];
-  }
-  plan.weight_slots = 1 + up_to(3);
-  plan.gradient_slots = 1 + up_to(2);
-  plan.fetch_lead = random.below(8) == 0 ? 1000 : up_to(8);
-  plan.offload_lag = random.below(8) == 0 ? 1000 : up_to(8);
-  plan.boundary_gradient_on_host = coin();
-  plan.tail_skip = coin();
-  plan.sweep_last_layer = coin();
-  plan.retain_logits = coin();
-  plan.optimizer_overlap = coin();
-  return plan;
 }
 
 struct RandomCase {
@@ -123,17 +62,6 @@ inline std::string text_of(const std::vector<Violation>& violations) {
   std::string text;
   for (const Violation& violation : violations) text += violation.what + "\n";
   return text;
-}
-
-// The Error that `action` throws.
-template <typename Action>
-std::optional<Error> error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
 }
 
 }  // namespace lazytrain

@@ -1,0 +1,110 @@
+// The sentence that says what does not fit: its figures are true, and what it offers works.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "core/units.h"
+#include "planning/candidates.h"
+#include "planning/planning_support.h"
+#include "planning/portfolio.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr BatchGeometry kBatch{.slots = 4, .slot_tokens = 256, .micro_batch = 2};
+
+std::string refusal(const PlanningInputs& inputs, const std::string& policy) {
+  const auto error = error_of([&] { plan_step(inputs, policy); });
+  if (!error) return "it fits";
+  EXPECT_EQ(error->code(), ExitCode::does_not_fit);
+  return error->what();
+}
+
+// What stands behind `key: ` in the sentence.
+std::string offered(const std::string& sentence, const std::string& key) {
+  std::smatch match;
+  return std::regex_search(sentence, match, std::regex(key + ": ([0-9]+[A-Z]*)")) ? match[1].str() : "";
+}
+
+TEST(DoesNotFit, DeviceBudget) {
+  PlanningInputs inputs = small_inputs(4, kBatch);
+  inputs.machine.device_capacity = {300'000};
+  const std::string sentence = refusal(inputs, "auto");
+  EXPECT_EQ(sentence.rfind("the device budget of 300.0 kB is too small: the leanest plan needs ", 0), 0u)
+      << sentence;
+  PlanningInputs more = inputs;
+  const std::string device = offered(sentence, "device_memory");
+  ASSERT_NE(device, "") << sentence;
+  more.machine.device_capacity = parse_bytes(device, "device_memory");
+  EXPECT_NO_THROW(plan_step(more, "auto"));
+}
+
+TEST(DoesNotFit, OffersOfBatchWork) {
+  PlanningInputs inputs = small_inputs(4, kBatch);
+  for (const std::int64_t kilobytes : {600, 700, 800, 900, 1000, 1200}) {
+    inputs.machine.device_capacity = {kilobytes * 1000};
+    const std::string sentence = refusal(inputs, "auto");
+    if (sentence == "it fits") continue;
+    PlanningInputs changed = inputs;
+    int offers = 0;
+    if (const std::string size = offered(sentence, "micro_batch"); !size.empty()) {
+      changed.batch.micro_batch = std::stoll(size);
+      EXPECT_NO_THROW(plan_step(changed, "auto")) << sentence;
+      ++offers;
+    }
+    if (const std::string tokens = offered(sentence, "cutoff_len"); !tokens.empty()) {
+      changed = inputs;
+      changed.batch.slot_tokens = std::stoll(tokens);
+      EXPECT_NO_THROW(plan_step(changed, "auto")) << sentence;
+      changed.batch.slot_tokens += 64;  // the offer is the largest
+      EXPECT_NE(refusal(changed, "auto"), "it fits") << sentence;
+      ++offers;
+    }
+    EXPECT_GT(offers, 0) << sentence;
+  }
+}
+
+TEST(DoesNotFit, HostBudget) {
+  PlanningInputs inputs = small_inputs(4, kBatch);
+  inputs.machine.host_capacity = {500'000};
+  const std::string sentence = refusal(inputs, "auto");
+  EXPECT_EQ(sentence.rfind("the host budget of 500.0 kB is too small: the leanest plan needs ", 0), 0u)
+      << sentence;
+  PlanningInputs more = inputs;
+  more.machine.host_capacity = parse_bytes(offered(sentence, "host_memory"), "host_memory");
+  EXPECT_NO_THROW(plan_step(more, "auto")) << sentence;
+}
+
+TEST(DoesNotFit, BothBudgets) {
+  PlanningInputs inputs = small_inputs(4, kBatch);
+  inputs.machine.host_capacity = inputs.machine.device_capacity = {10'000};
+  const std::string sentence = refusal(inputs, "auto");
+  EXPECT_EQ(sentence.rfind("the budgets of 10.0 kB on the device and 10.0 kB on the host are too small", 0),
+            0u)
+      << sentence;
+  PlanningInputs more = inputs;
+  more.machine.device_capacity = parse_bytes(offered(sentence, "device_memory"), "device_memory");
+  more.machine.host_capacity = parse_bytes(offered(sentence, "host_memory"), "host_memory");
+  EXPECT_NO_THROW(plan_step(more, "auto")) << sentence;
+}
+
+TEST(DoesNotFit, AnotherPolicyFits) {
+  PlanningInputs inputs = small_inputs(4, kBatch);
+  inputs.machine.device_capacity = leanest_sizes(inputs, kBatch, "offload-all").front().device;
+  const std::string sentence = refusal(inputs, "keep-all");
+  EXPECT_NE(sentence.find("the leanest plan of policy keep-all needs"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("policy: auto"), std::string::npos) << sentence;
+}
+
+TEST(DoesNotFit, UnifiedMachine) {
+  PlanningInputs inputs = small_inputs(4, kBatch, TierModel::unified);
+  inputs.device_key = "host_memory";
+  inputs.machine.device_capacity = {1'000'000};
+  const std::string sentence = refusal(inputs, "auto");
+  EXPECT_EQ(sentence.rfind("the memory budget of 1.0 MB is too small", 0), 0u) << sentence;
+  EXPECT_NE(offered(sentence, "host_memory"), "") << sentence;
+  EXPECT_EQ(offered(sentence, "device_memory"), "") << sentence;
+}
+
+}  // namespace
+}  // namespace lazytrain

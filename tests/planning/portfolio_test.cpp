@@ -1,0 +1,158 @@
+#include "planning/portfolio.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "planning/planning_support.h"
+#include "planning/policies.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr BatchGeometry kBatch{.slots = 4, .slot_tokens = 8, .micro_batch = 1};
+
+const Evaluation& chosen(const PlannedStep& step) {
+  return *std::find_if(step.table.begin(), step.table.end(),
+                       [](const Evaluation& row) { return row.chosen; });
+}
+
+TEST(Portfolio, ShipsTheFastestThatFits) {
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified}) {
+    const PlanningInputs inputs = small_inputs(6, kBatch, tiers);
+    const PlannedStep step = plan_step(inputs, "auto");
+    EXPECT_EQ(text_of(verify(step.program, inputs.machine)), "");
+    EXPECT_EQ(
+        std::count_if(step.table.begin(), step.table.end(), [](const Evaluation& row) { return row.chosen; }),
+        1);
+    for (const Evaluation& row : step.table)
+      if (row.fits) {
+        EXPECT_LE(chosen(step).step, row.step * (1 + 1e-3)) << row.policy << row.variant;
+      }
+    EXPECT_EQ(step.plan.simulated_step, step.simulation.step);
+    EXPECT_DOUBLE_EQ(chosen(step).tokens_per_second, 32 / step.simulation.step);
+    for (const char* policy : {"megatrain", "every-k", "keep-all", "paper"})
+      EXPECT_TRUE(std::any_of(step.table.begin(), step.table.end(), [&](const Evaluation& row) {
+        return row.policy == policy && row.fits;
+      })) << policy;
+  }
+}
+
+TEST(Portfolio, IsDeterministic) {
+  PlanningInputs inputs = small_inputs(6, kBatch);
+  inputs.batch.micro_batch = 0;
+  EXPECT_EQ(to_json(plan_step(inputs, "auto").plan), to_json(plan_step(inputs, "auto").plan));
+}
+
+TEST(Portfolio, EveryPolicyPlansWithEveryOverlap) {
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified})
+    for (const std::string& policy : policy_names())
+      for (const bool overlap : {false, true}) {
+        PlanningInputs inputs = small_inputs(5, kBatch, tiers);
+        inputs.optimizer_overlap = overlap;
+        const PlannedStep step = plan_step(inputs, policy);
+        EXPECT_EQ(step.plan.optimizer_overlap, overlap) << policy;
+        if (policy != "auto") {
+          EXPECT_EQ(step.plan.policy, policy);
+        }
+        // The plan survives its own file.
+        const Plan again = plan_from_json(to_json(step.plan), "plan.json");
+        EXPECT_EQ(to_json(use_plan(inputs, again).plan), to_json(step.plan)) << policy;
+      }
+}
+
+TEST(Portfolio, FiveForwardsFourForwardsThree) {
+  // Fast links, no optimizer to wait for: the policies' compute in forwards of all layers.
+  PlanningInputs inputs = small_inputs(8, kBatch);
+  inputs.machine.h2d = inputs.machine.d2h = 0;
+  inputs.costs.op_overhead = 0;
+  inputs.costs.head = 0;
+  inputs.costs.layer = {.forward = 1, .recompute = {0.8, 0.5, 0.3, 0}, .down_projection = 0.2, .backward = 2};
+  const auto forwards = [&](const Plan& plan) { return use_plan(inputs, plan).simulation.compute / (8 * 4); };
+  EXPECT_NEAR(forwards(megatrain_plan(inputs, kBatch)), 5, 1e-9);
+  EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 1)), 3.8, 1e-9);         // tail skip
+  EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 4)), 3.8 + 0.75, 1e-9);  // and a sweep over 3 of 4 layers
+  EXPECT_NEAR(forwards(keep_all_plan(inputs, kBatch)), 3, 1e-9);
+  EXPECT_NEAR(forwards(paper_plan(inputs, kBatch).value()), 4, 1e-9);
+}
+
+TEST(Portfolio, TighterBudgetsCostTimeAndStayKept) {
+  PlanningInputs inputs = small_inputs(6, kBatch);
+  const PlannedStep roomy = plan_step(inputs, "auto");
+  Seconds before = roomy.simulation.step;
+  Bytes least = roomy.program.device_bytes;
+  for (int percent = 100; percent >= 30; percent -= 10) {
+    inputs.machine.device_capacity = {roomy.program.device_bytes.value * percent / 100};
+    inputs.machine.host_capacity = roomy.program.host_bytes + Bytes{200'000};
+    try {
+      const PlannedStep step = plan_step(inputs, "auto");
+      EXPECT_LE(step.program.device_bytes, inputs.machine.device_capacity);
+      EXPECT_LE(step.program.host_bytes, inputs.machine.host_capacity);
+      EXPECT_GE(step.simulation.step, before * (1 - 0.02)) << percent;
+      before = step.simulation.step;
+      least = step.program.device_bytes;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+      EXPECT_LT(percent, 60) << error.what();
+    }
+  }
+  EXPECT_LT(least, roomy.program.device_bytes);
+}
+
+TEST(Portfolio, ChoosesTheMicroBatch) {
+  PlanningInputs inputs = small_inputs(4, kBatch, TierModel::unified);
+  inputs.batch.micro_batch = 0;
+  // Nothing to hide: the largest micro-batch has the fewest ops.
+  EXPECT_EQ(plan_step(inputs, "keep-all").plan.batch.micro_batch, 4);
+  // The re-forward of the largest does not fit: a smaller one does.
+  BatchGeometry one = kBatch, four = kBatch;
+  four.micro_batch = 4;
+  const auto bytes = [&](const BatchGeometry& batch) {
+    const Plan plan = every_k_plan(inputs, batch, 2);
+    return lower_train_step(inputs.context, plan, inputs.workspace(batch.micro_batch, 8)).device_bytes.value;
+  };
+  ASSERT_LT(bytes(one), bytes(four));
+  inputs.machine.device_capacity = {(bytes(one) + bytes(four)) / 2};
+  const PlannedStep step = plan_step(inputs, "every-k");
+  EXPECT_LT(step.plan.batch.micro_batch, 4);
+  inputs.batch.micro_batch = 5;
+  const auto error = error_of([&] { plan_step(inputs, "auto"); });
+  ASSERT_TRUE(error.has_value());
+  EXPECT_STREQ(error->what(), "micro_batch: 5 is more than the 4 slots of a step; use 1 to 4 or auto");
+}
+
+TEST(Portfolio, RefusesPlansOfOtherRuns) {
+  const PlanningInputs inputs = small_inputs(4, kBatch);
+  const Plan plan = keep_all_plan(inputs, kBatch);
+  PlanningInputs other = small_inputs(4, {.slots = 2, .slot_tokens = 8, .micro_batch = 1});
+  const auto batch = error_of([&] { use_plan(other, plan); });
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_STREQ(
+      batch->what(),
+      "the plan is for 4 slots of 8 tokens, the run has 2 of 8; make a new plan with `lazytrain plan`");
+  other = inputs;
+  other.machine.device_capacity = {1000};
+  const auto small = error_of([&] { use_plan(other, plan); });
+  ASSERT_TRUE(small.has_value());
+  EXPECT_EQ(small->code(), ExitCode::does_not_fit);
+}
+
+TEST(Portfolio, PlansSixtyFourLayersInSixteenMicroBatches) {
+  const BatchGeometry batch{.slots = 16, .slot_tokens = 8, .micro_batch = 1};
+  PlanningInputs inputs = small_inputs(64, batch);
+  const PlannedStep roomy = plan_step(inputs, "auto");
+  inputs.machine.device_capacity = {roomy.program.device_bytes.value / 3};
+  const std::clock_t begin = std::clock();
+  const PlannedStep step = plan_step(inputs, "auto");
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  RecordProperty("seconds", std::to_string(seconds));
+  EXPECT_LT(step.program.device_bytes, roomy.program.device_bytes);
+#ifdef NDEBUG
+  EXPECT_LT(seconds, 6);  // about 1 s of processor time; the bar is wide because machines differ
+#endif
+}
+
+}  // namespace
+}  // namespace lazytrain
