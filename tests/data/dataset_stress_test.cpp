@@ -56,8 +56,9 @@ TEST(DatasetStress, FiftyMegabytesOfOneJsonArrayStreamInBoundedMemory) {
   });
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(report.accepted, written);
-  EXPECT_LT(highest - before, 8);  // MB, of a file of 50
-  EXPECT_LT(took.count(), 30.0);   // about 0.5 s when nothing else runs
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+  EXPECT_LT(highest - before, 8);                                    // MB, of a file of 50
+#endif
   RecordProperty("seconds", std::to_string(took.count()));
   RecordProperty("megabytes", std::to_string(highest - before));
 }

