@@ -14,7 +14,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
 # oneDNN's package names its targets DNNL::dnnl; an IMPORTED target of our own keeps one spelling.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp PATHS "${LAZYTRAIN_VENV}/include" NO_DEFAULT_PATH)
-find_library(DNNL_LIBRARY dnnl PATHS "${LAZYTRAIN_VENV}/lib" NO_DEFAULT_PATH)
+find_library(DNNL_LIBRARY NAMES libdnnl.so.3 dnnl PATHS "${LAZYTRAIN_VENV}/lib" NO_DEFAULT_PATH)
 # highsbox ships a CMake file that names a folder it does not have, so the library is looked up by hand.
 file(GLOB HIGHS_ROOTS "${LAZYTRAIN_VENV}/lib/python3*/site-packages/highsbox/highs_dist")
 find_path(HIGHS_INCLUDE_DIR interfaces/highs_c_api.h PATHS ${HIGHS_ROOTS} PATH_SUFFIXES include/highs NO_DEFAULT_PATH)

@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "core/log.h"
-#include "core/system_memory.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
 #include "report/plan_report.h"
@@ -86,9 +85,9 @@ int run(const Options& options) {
     print(fmt::format("step: simulated {}, measured {} (median of {}), {:.0f} real tok/s\n",
                       format_duration(planned.simulation.step), format_duration(result.median_step),
                       result.session_steps, static_cast<double>(result.tokens) / result.step_seconds));
-    print(fmt::format("memory: planned {} in all tiers, measured {} resident at the end\n",
+    print(fmt::format("memory: planned {} in all tiers, measured {} resident after the last step\n",
                       format_bytes(planned.program.device_bytes + planned.program.host_bytes),
-                      format_bytes(resident_memory())));
+                      format_bytes(result.resident)));
   }
   if (result.interrupted) {
     log::info("stopped by a signal and saved; go on with resume_from_checkpoint=auto");

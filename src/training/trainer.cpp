@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/system_memory.h"
 #include "optim/schedule.h"
 #include "program/verifier.h"
 #include "runtime/workspace.h"
@@ -85,6 +86,7 @@ class Trainer {
                           .step_seconds = 0,
                           .median_step = 0,
                           .last_loss = last_loss_,
+                          .resident = resident_memory(),
                           .interrupted = interrupted};
     for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
     if (!step_seconds_.empty()) {

@@ -42,6 +42,7 @@ struct TrainingResult {
   Seconds step_seconds = 0;  // of this session's steps, without evaluation and saving
   Seconds median_step = 0;
   double last_loss = 0;
+  Bytes resident;  // anonymous and shared memory of the process after the last step
   bool interrupted = false;  // stopped by a signal; a checkpoint holds everything
 };
 
