@@ -46,11 +46,14 @@ struct CostTable {
   Seconds gather_embedding = 0;   // per slot
   Seconds scatter_embedding = 0;  // per slot
   Seconds finish_embedding = 0;   // rounding and norm of the embedding gradient, per step
+  Seconds zero_embedding = 0;     // its accumulator set to zero, per step (untied heads)
   Seconds update_per_parameter = 0;
   Seconds offload_gradient_per_element =
       0;  // conversion and norm; the copy over the link may be slower and then decides
   double copy_h2d = 0, copy_d2h = 0;  // GB/s of plain copies when the link is not paced
-  Seconds op_overhead = 2e-6;         // issue and hand-over, per op
+  Seconds op_overhead = 2e-6;         // per op
+  // From the end of an op to the start of one in another stream that stood still until then.
+  Seconds handover = 0;
 };
 
 // From flops alone, at `gflops` effective rate (and bandwidth-bound host work at `memory_gbps`).

@@ -26,20 +26,62 @@ double link_rate(StreamId stream, const SimulationInput& input) {
   return memory > 0 ? std::min(link, memory) : link;
 }
 
-// A gradient leaves no faster than it is converted and summed.
-double op_rate(const Op& op, const SimulationInput& input) {
-  double rate = link_rate(op.stream, input) * kGiga;
+// Bytes per second at which a gradient is converted and summed; 0 = not a gradient, or not known.
+double conversion_rate(const Op& op, const SimulationInput& input) {
   const bool gradient = op.kind == OpKind::offload_gradient || op.kind == OpKind::offload_head_gradient;
-  if (gradient && op.elements > 0 && input.costs.offload_gradient_per_element > 0) {
-    const double conversion = input.costs.offload_gradient_per_element * static_cast<double>(op.elements);
-    rate = std::min(rate, static_cast<double>(op.bytes.value) / conversion);
-  }
-  return rate;
+  const double seconds = input.costs.offload_gradient_per_element * static_cast<double>(op.elements);
+  return gradient && seconds > 0 ? static_cast<double>(op.bytes.value) / seconds : 0;
 }
 
-// One set of cores does the work of both streams, each at half speed while both are busy.
-bool shares_cores(const Machine& machine) {
-  return (machine.tiers == TierModel::unified || machine.emulated) && !machine.split_cores;
+// A gradient leaves no faster than it is converted.
+double op_rate(const Op& op, const SimulationInput& input) {
+  const double rate = link_rate(op.stream, input) * kGiga, conversion = conversion_rate(op, input);
+  return conversion > 0 ? std::min(rate, conversion) : rate;
+}
+
+// Bytes per second of a transfer's own processor work, where cores copy (0: an engine does).
+double copying_rate(const Op& op, const SimulationInput& input) {
+  if (!input.machine.emulated) return 0;
+  const double copy = (op.stream == StreamId::h2d ? input.costs.copy_h2d : input.costs.copy_d2h) * kGiga;
+  const double conversion = conversion_rate(op, input);
+  return conversion > 0 && (copy <= 0 || conversion < copy) ? conversion : copy;
+}
+
+// What a stream wants of a set of cores: threads, each for this part of the time.
+struct Demand {
+  double threads = 0, part = 0;
+};
+
+// Shares `cores` as a fair scheduler does: no thread gets more than it wants, and what some leave is divided
+// among the others. Returns the part of the time that a thread of each stream gets.
+std::array<double, kStreamCount> fair_parts(const std::array<Demand, kStreamCount>& demands, double cores) {
+  std::array<double, kStreamCount> parts{};
+  std::array<bool, kStreamCount> settled{};
+  for (std::size_t round = 0; round < kStreamCount; ++round) {
+    double threads = 0;
+    for (std::size_t s = 0; s < kStreamCount; ++s)
+      if (!settled[s]) threads += demands[s].threads;
+    if (threads <= 0) break;
+    const double fair = std::max(0.0, cores) / threads;
+    bool changed = false;
+    for (std::size_t s = 0; s < kStreamCount; ++s) {
+      if (settled[s] || demands[s].part > fair) continue;
+      parts[s] = demands[s].part;
+      cores -= demands[s].threads * demands[s].part;
+      settled[s] = changed = true;
+    }
+    if (changed) continue;
+    for (std::size_t s = 0; s < kStreamCount; ++s)
+      if (!settled[s]) parts[s] = fair;
+    break;
+  }
+  return parts;
+}
+
+// A paced update sleeps for a part of its time.
+double busy_part(const Op& op, const SimulationInput& input) {
+  const double paced = input.machine.optimizer_rate * input.costs.update_per_parameter;
+  return op.kind == OpKind::update_group && paced > 0 ? std::min(1.0, paced) : 1;
 }
 
 std::int64_t slots_of(const Program& program, const Op& op) {
@@ -72,7 +114,7 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
     case OpKind::finish_embedding_gradient:
       return overhead + costs.finish_embedding;
     case OpKind::zero_embedding_gradient:
-      return overhead + costs.finish_embedding / 2;
+      return overhead + costs.zero_embedding;
     case OpKind::update_group:
       return overhead +
              elements * (input.machine.optimizer_rate > 0
@@ -94,6 +136,76 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
   return overhead + static_cast<double>(op.bytes.value) / op_rate(op, input);
 }
 
+namespace {
+
+struct Running {
+  OpIndex op = -1;
+  Seconds start = 0;  // earlier, its stream is still waking up
+  double bytes = 0;   // of a transfer, still to move
+  Seconds work = 0;   // of a compute or host op, still to do
+  Seconds until = 0;  // earliest end (overhead of a transfer)
+};
+
+// Progress per second of what runs now.
+struct Rates {
+  std::array<double, kStreamCount> bytes{}, work{};
+};
+
+Rates rates_of(const Program& program, const SimulationInput& input,
+               const std::array<Running, kStreamCount>& running, Seconds now) {
+  const Machine& machine = input.machine;
+  const auto op_of = [&](std::size_t s) -> const Op& {
+    return program.ops[static_cast<std::size_t>(running[s].op)];
+  };
+  const auto active = [&](std::size_t s) { return running[s].op >= 0 && running[s].start <= now + kSoon; };
+  Rates rates;
+  rates.work.fill(1);
+  // Transfers: each its own rate, scaled down where both together pass the joint cap.
+  double together = 0;
+  for (std::size_t s = 0; s < kStreamCount; ++s) {
+    if (!active(s) || running[s].bytes <= 0) continue;
+    rates.bytes[s] = op_rate(op_of(s), input);
+    together += rates.bytes[s];
+  }
+  const double cap = machine.duplex * kGiga;
+  if (cap > 0 && together > cap) {
+    // Fair shares: a direction that asks for less than half leaves the rest to the other.
+    double& up = rates.bytes[static_cast<std::size_t>(StreamId::h2d)];
+    double& down = rates.bytes[static_cast<std::size_t>(StreamId::d2h)];
+    const double smaller = std::min({up, down, cap / 2});
+    if (up <= down)
+      up = smaller, down = std::min(down, cap - up);
+    else
+      down = smaller, up = std::min(up, cap - down);
+  }
+  // Cores that several streams share: all of them, or those that compute leaves to the others.
+  if (machine.tiers != TierModel::unified && !machine.emulated) return rates;
+  std::array<Demand, kStreamCount> demands{};
+  for (std::size_t s = 0; s < kStreamCount; ++s) {
+    if (!active(s)) continue;
+    if (running[s].bytes > 0) {
+      const double copying = copying_rate(op_of(s), input);
+      if (copying > 0) demands[s] = {1, std::min(1.0, rates.bytes[s] / copying)};
+    } else if (running[s].work > 0) {
+      if (s == kCompute && !machine.split_cores)
+        demands[s] = {static_cast<double>(machine.compute_threads), 1};
+      if (s == kHost) demands[s] = {static_cast<double>(machine.host_threads), busy_part(op_of(s), input)};
+    }
+  }
+  const int cores =
+      machine.split_cores ? machine.host_threads : std::max(machine.compute_threads, machine.host_threads);
+  const std::array<double, kStreamCount> parts = fair_parts(demands, cores);
+  for (std::size_t s = 0; s < kStreamCount; ++s) {
+    if (demands[s].threads <= 0) continue;
+    const double speed = parts[s] / demands[s].part;
+    rates.bytes[s] *= speed;
+    rates.work[s] *= speed;
+  }
+  return rates;
+}
+
+}  // namespace
+
 Simulation simulate(const Program& program, const SimulationInput& input) {
   const auto count = static_cast<OpIndex>(program.ops.size());
   Simulation result;
@@ -102,14 +214,9 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
   for (OpIndex i = 0; i < count; ++i)
     queue[static_cast<std::size_t>(program.ops[static_cast<std::size_t>(i)].stream)].push_back(i);
 
-  struct Running {
-    OpIndex op = -1;
-    double bytes = 0;   // of a transfer, still to move
-    Seconds work = 0;   // of a compute or host op, still to do
-    Seconds until = 0;  // earliest end (overhead of a transfer)
-  };
   std::array<Running, kStreamCount> running;
   std::array<std::size_t, kStreamCount> next{};
+  std::array<Seconds, kStreamCount> idle_since{};
   std::vector<bool> done(program.ops.size(), false);
   Seconds now = 0;
   OpIndex finished = 0;
@@ -127,59 +234,51 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
                          [&](OpIndex other) { return done[static_cast<std::size_t>(other)]; }))
           continue;
         ++next[s];
-        running[s].op = i;
-        running[s].bytes = is_link(op.stream) ? static_cast<double>(op.bytes.value) : 0;
-        running[s].work = is_link(op.stream) ? 0 : op_seconds(program, op, input);
-        running[s].until = is_link(op.stream) ? now + input.costs.op_overhead : now;
-        result.ops[static_cast<std::size_t>(i)].start = now;
+        Running& slot = running[s];
+        slot.op = i;
+        slot.start = now;
+        // A thread that slept until its op could start has to wake up. A paced link makes up for it.
+        const bool paced =
+            is_link(op.stream) && (op.stream == StreamId::h2d ? input.machine.h2d : input.machine.d2h) > 0;
+        if (idle_since[s] < now && !paced) slot.start += input.costs.handover;
+        slot.bytes = is_link(op.stream) ? static_cast<double>(op.bytes.value) : 0;
+        slot.work = is_link(op.stream) ? 0 : op_seconds(program, op, input);
+        slot.until = is_link(op.stream) ? slot.start + input.costs.op_overhead : slot.start;
+        result.ops[static_cast<std::size_t>(i)].start = slot.start;
         started = true;
       }
     }
-    // Rates of the transfers under way: each its own, scaled down where both together pass the joint cap.
-    std::array<double, kStreamCount> rate{};
-    double together = 0;
-    for (std::size_t s = 0; s < kStreamCount; ++s) {
-      if (running[s].op < 0 || running[s].bytes <= 0) continue;
-      rate[s] = op_rate(program.ops[static_cast<std::size_t>(running[s].op)], input);
-      together += rate[s];
-    }
-    const double cap = input.machine.duplex * kGiga;
-    if (cap > 0 && together > cap) {
-      // Fair shares: a direction that asks for less than half leaves the rest to the other.
-      double& up = rate[static_cast<std::size_t>(StreamId::h2d)];
-      double& down = rate[static_cast<std::size_t>(StreamId::d2h)];
-      const double smaller = std::min({up, down, cap / 2});
-      if (up <= down)
-        up = smaller, down = std::min(down, cap - up);
-      else
-        down = smaller, up = std::min(up, cap - down);
-    }
-    const bool contended = shares_cores(input.machine) && running[kCompute].op >= 0 && running[kHost].op >= 0;
-    const double speed = contended ? 0.5 : 1;
+    const Rates rates = rates_of(program, input, running, now);
     Seconds step = kNever;
     for (std::size_t s = 0; s < kStreamCount; ++s) {
       if (running[s].op < 0) continue;
-      Seconds left = std::max(running[s].until - now, running[s].work / speed);
-      if (running[s].bytes > 0) left = std::max(left, running[s].bytes / rate[s]);
+      Seconds left = running[s].until - now;
+      if (running[s].start > now + kSoon)
+        left = running[s].start - now;
+      else if (running[s].bytes > 0)
+        left = std::max(left, running[s].bytes / rates.bytes[s]);
+      else
+        left = std::max(left, running[s].work / rates.work[s]);
       step = std::min(step, left);
     }
     check(step < kNever, "the simulated Program cannot deadlock");
     step = std::max(step, 0.0);
+    for (std::size_t s = 0; s < kStreamCount; ++s) {
+      if (running[s].op < 0 || running[s].start > now + kSoon) continue;
+      running[s].bytes -= rates.bytes[s] * step;
+      if (running[s].bytes < 0.5) running[s].bytes = 0;
+      running[s].work -= rates.work[s] * step;
+      if (running[s].work < kSoon) running[s].work = 0;
+    }
     now += step;
     for (std::size_t s = 0; s < kStreamCount; ++s) {
-      if (running[s].op < 0) continue;
-      if (running[s].bytes > 0) {
-        running[s].bytes -= rate[s] * step;
-        if (running[s].bytes < 0.5) running[s].bytes = 0;
-      }
-      if (running[s].work > 0) {
-        running[s].work -= speed * step;
-        if (running[s].work < kSoon) running[s].work = 0;
-      }
-      if (running[s].bytes > 0 || running[s].work > 0 || running[s].until > now + kSoon) continue;
-      const auto i = static_cast<std::size_t>(running[s].op);
+      const Running& slot = running[s];
+      if (slot.op < 0 || slot.bytes > 0 || slot.work > 0 || std::max(slot.until, slot.start) > now + kSoon)
+        continue;
+      const auto i = static_cast<std::size_t>(slot.op);
       result.ops[i].end = now;
       done[i] = true;
+      idle_since[s] = now;
       running[s].op = -1;
       ++finished;
     }

@@ -1,8 +1,9 @@
 // The simulator times a Program without running it: every stream works through its ops in order, an op starts
 // when its stream is free and the ops it waits for have ended, compute and host ops last what the CostTable
-// says, and transfers share their link (and the joint cap of both directions) as a fluid. On a CPU whose
-// cores are not split, compute and host ops that meet run at half speed each. All times are simulated and
-// must be called so wherever they are printed.
+// says, and transfers share their link (and the joint cap of both directions) as a fluid. Where cores are
+// shared (unified machines, and emulated ones, on which cores also do the copying), threads that meet get
+// fair parts of them, and a stream that slept takes a moment to wake. All times are simulated and must be
+// called so wherever they are printed.
 #pragma once
 
 #include <vector>
