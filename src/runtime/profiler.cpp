@@ -1,0 +1,450 @@
+#include "runtime/profiler.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/bfloat16.h"
+#include "core/random.h"
+#include "layers/decoder_layer.h"
+#include "layers/head.h"
+#include "model/rope.h"
+#include "optim/adamw.h"
+#include "optim/optimizer_state.h"
+#include "runtime/host_ops.h"
+#include "runtime/workspace.h"
+
+namespace lazytrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Updates and copies are timed on buffers that no cache holds.
+constexpr std::int64_t kHostElements = std::int64_t{4} << 20;
+constexpr Bytes kCopyBytes{std::int64_t{64} << 20};
+
+// How much of the vocabulary the head is timed with; its time is proportional to it.
+std::int64_t head_vocab(const Architecture& a, bool quick) {
+  const std::int64_t most_elements = (std::int64_t{quick ? 8 : 32}) << 20;
+  const std::int64_t rows = std::max<std::int64_t>(1024, most_elements / a.hidden / 64 * 64);
+  return std::min(a.vocab, rows);
+}
+
+// Consecutive pieces of one arena; counts only where the arena is not there yet.
+class Pieces {
+ public:
+  explicit Pieces(std::byte* base) : base_(base) {}
+  template <typename T = std::byte>
+  T* take(std::int64_t bytes) {
+    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_.value;
+    used_ += align_up(Bytes{bytes}, 4096);
+    return reinterpret_cast<T*>(piece);
+  }
+  [[nodiscard]] Bytes used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  Bytes used_;
+};
+
+// Everything that the timed operations read and write.
+struct Buffers {
+  std::byte *weights, *x, *y, *gradient, *stash, *rest, *workspace;
+  float *accumulator, *cosine;
+  std::int32_t *positions, *document_start, *rows, *targets;
+  std::byte *norm_weight, *projection;  // head
+  float *loss, *norm_accumulator, *projection_accumulator;
+  std::byte *on_device, *on_host;  // copies
+  std::byte *states, *host_gradient, *host_weights;
+  double* partial;
+  WorkspaceBytes workspace_bytes;
+  Bytes workspace_size;
+};
+
+struct Sizes {
+  Architecture architecture, head;  // `head`: with the part of the vocabulary that is timed
+  std::vector<ParameterGroup> groups;
+  std::int64_t rows, elements, update_elements;
+};
+
+Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) {
+  Sizes sizes{.architecture = architecture,
+              .head = architecture,
+              .groups = parameter_groups(architecture),
+              .rows = options.micro_batch * options.slot_tokens,
+              .elements = 0,
+              .update_elements = 0};
+  sizes.head.vocab = head_vocab(architecture, options.quick);
+  sizes.elements = sizes.groups[1].elements;
+  sizes.update_elements = std::clamp(sizes.elements, kHostElements, 4 * kHostElements);
+  return sizes;
+}
+
+// `device` and `host` are measured where the arenas are not there yet.
+Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device, Pieces& host) {
+  const Architecture& a = sizes.architecture;
+  const std::int64_t size = size_of(options.type), rows = sizes.rows, hidden = rows * a.hidden * size;
+  const std::int64_t all = stash_bytes(a, StashLevel::all, rows, size).value;
+  Buffers b{};
+  b.workspace_bytes = workspace_bytes(sizes.head, options.type, options.micro_batch, options.slot_tokens);
+  b.workspace_size = std::max({b.workspace_bytes.forward, b.workspace_bytes.recompute,
+                               b.workspace_bytes.backward, b.workspace_bytes.head});
+  b.weights = device.take(sizes.elements * size);
+  b.accumulator = device.take<float>(sizes.elements * 4);
+  b.x = device.take(hidden);
+  b.y = device.take(hidden);
+  b.gradient = device.take(hidden);
+  b.stash = device.take(all);
+  b.rest = device.take(all);
+  b.workspace = device.take(b.workspace_size.value);
+  b.cosine = device.take<float>(options.slot_tokens * a.head_dim * 4);
+  for (std::int32_t** array : {&b.positions, &b.document_start, &b.rows, &b.targets})
+    *array = device.take<std::int32_t>(rows * 4);
+  b.loss = device.take<float>(rows * 4);
+  b.norm_weight = device.take(a.hidden * size);
+  b.norm_accumulator = device.take<float>(a.hidden * 4);
+  b.projection = device.take(sizes.head.vocab * a.hidden * size);
+  b.projection_accumulator = device.take<float>(sizes.head.vocab * a.hidden * 4);
+  b.on_device = device.take(kCopyBytes.value);
+  b.on_host = host.take(kCopyBytes.value);
+  b.states = host.take(sizes.update_elements * 12);
+  b.host_weights = host.take(sizes.update_elements * size);
+  b.host_gradient = host.take(sizes.update_elements * 4);
+  b.partial =
+      host.take<double>(norm_chunks(std::max(sizes.update_elements, sizes.head.vocab * a.hidden)) * 8);
+  return b;
+}
+
+void fill(DataType type, std::byte* data, std::int64_t elements, double scale, double shift = 0) {
+  // A short cycle of random values is enough: times depend on sizes, not on values, as long as they are
+  // ordinary numbers.
+  std::array<float, 1021> cycle{};
+  Random random(7, static_cast<std::uint64_t>(elements));
+  for (float& value : cycle) value = static_cast<float>(shift + scale * (random.uniform() - 0.5));
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const float value = cycle[static_cast<std::size_t>(i) % cycle.size()];
+    if (type == DataType::bf16)
+      reinterpret_cast<bfloat16*>(data)[i] = to_bfloat16(value);
+    else
+      reinterpret_cast<float*>(data)[i] = value;
+  }
+}
+
+Seconds median(std::vector<Seconds> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// One kind of operation: how it is put into its stream, and how long it took in each round.
+struct Timed {
+  Stream* stream;
+  std::function<void()> issue;
+  std::vector<Seconds> seconds;
+};
+
+class Profiler {
+ public:
+  Profiler(const Architecture& architecture, const ProfileOptions& options)
+      : options_(options),
+        sizes_(sizes_of(architecture, options)),
+        layer_(sizes_.architecture, options.type),
+        head_(sizes_.head, options.type) {
+    Pieces device_pieces(nullptr), host_pieces(nullptr);
+    place(sizes_, options_, device_pieces, host_pieces);
+    CpuDeviceOptions own = options.device;
+    own.links = {};
+    if (own.memory_model == MemoryModel::emulated) own.device_capacity = device_pieces.used();
+    device_ = make_cpu_device(own);
+    Pieces on_device(device_->allocate(Tier::device, device_pieces.used()).data);
+    Pieces on_host(device_->allocate(unified() ? Tier::device : Tier::host, host_pieces.used()).data);
+    b_ = place(sizes_, options_, on_device, on_host);
+    compute_ = device_->create_stream(StreamKind::compute);
+    host_ = device_->create_stream(StreamKind::host);
+    h2d_ = device_->create_stream(StreamKind::h2d);
+    d2h_ = device_->create_stream(StreamKind::d2h);
+    fill_buffers();
+    counts_.assign(static_cast<std::size_t>(options_.micro_batch),
+                   static_cast<std::int32_t>(options_.slot_tokens));
+  }
+
+  CostTable measure() {
+    const auto slots = static_cast<double>(options_.micro_batch);
+    const double vocab_share =
+        static_cast<double>(sizes_.architecture.vocab) / static_cast<double>(sizes_.head.vocab);
+    Timed& forward = add(*compute_, [this] { this->forward(StashLevel::none); });
+    std::array<Timed*, kStashLevelCount> recompute{};
+    Timed& recompute_full = add(*compute_, [this] { this->recompute(StashLevel::none, true); });
+    for (const StashLevel level : {StashLevel::attention, StashLevel::mlp, StashLevel::none})
+      recompute[static_cast<std::size_t>(level)] =
+          &add(*compute_, [this, level] { this->recompute(level, false); });
+    Timed& backward = add(*compute_, [this] { this->backward(); });
+    Timed& head = add(*compute_, [this] { this->head(true); });
+    Timed& head_forward = add(*compute_, [this] { this->head(false); });
+    Stream& leaves = unified() ? *compute_ : *d2h_;
+    Timed& offload = add(leaves, [this, &leaves] { offload_gradient(leaves); });
+    Timed& gather = add(*host_, [this] { gather_rows(); });
+    Timed& scatter = add(*host_, [this] { scatter_rows(); });
+    Timed& finish = add(*host_, [this] { finish_embedding(); });
+    Timed& zero = add(*host_, [this] { zero_embedding(); });
+    Timed& update = add(*host_, [this] { this->update(); });
+    Timed& up = add(*h2d_, [this] { device_->copy(*h2d_, b_.on_device, b_.on_host, kCopyBytes); });
+    Timed& down = add(*d2h_, [this] { device_->copy(*d2h_, b_.on_host, b_.on_device, kCopyBytes); });
+    run_rounds();
+
+    CostTable costs;
+    costs.source = "measured";
+    costs.machine = processor_name() + "; " + device_->description();
+    costs.slot_tokens = options_.slot_tokens;
+    costs.layer.forward = of(forward) / slots;
+    for (const StashLevel level : kStashLevels)
+      if (level != StashLevel::all)
+        costs.layer.recompute[static_cast<std::size_t>(level)] =
+            of(*recompute[static_cast<std::size_t>(level)]) / slots;
+    costs.layer.down_projection =
+        std::max(0.0, of(recompute_full) - of(*recompute[static_cast<std::size_t>(StashLevel::none)])) /
+        slots;
+    costs.layer.backward = of(backward) / slots;
+    costs.head = of(head) / slots * vocab_share;
+    costs.head_forward = of(head_forward) / slots * vocab_share;
+    costs.gather_embedding = of(gather) / slots;
+    costs.scatter_embedding = of(scatter) / slots;
+    costs.finish_embedding = of(finish) * vocab_share;
+    costs.zero_embedding = of(zero) * vocab_share;
+    costs.update_per_parameter = of(update) / static_cast<double>(sizes_.update_elements);
+    costs.offload_gradient_per_element = of(offload) / static_cast<double>(offload_elements());
+    costs.copy_h2d = kCopyBytes.gigabytes() / of(up);
+    costs.copy_d2h = kCopyBytes.gigabytes() / of(down);
+    costs.op_overhead = overhead();
+    costs.handover = handover();
+    return costs;
+  }
+
+ private:
+  [[nodiscard]] bool unified() const { return options_.device.memory_model == MemoryModel::unified; }
+  static Seconds of(const Timed& timed) { return median(timed.seconds); }
+
+  Timed& add(Stream& stream, std::function<void()> issue) {
+    timed_.push_back(std::make_unique<Timed>(Timed{&stream, std::move(issue), {}}));
+    return *timed_.back();
+  }
+
+  Seconds time(Timed& timed) {
+    Clock::time_point begin, end;
+    device_->call(*timed.stream, [&] { begin = Clock::now(); });
+    timed.issue();
+    device_->call(*timed.stream, [&] { end = Clock::now(); });
+    device_->synchronize(*timed.stream);
+    return std::chrono::duration<double>(end - begin).count();
+  }
+
+  // The first round compiles products and touches pages; it is not counted.
+  void run_rounds() {
+    const double budget = options_.quick ? 3.0 : 12.0;  // seconds
+    const std::size_t most = options_.quick ? 7 : 25;
+    for (const auto& timed : timed_) time(*timed);
+    const auto begin = Clock::now();
+    for (std::size_t round = 0; round < most; ++round) {
+      for (const auto& timed : timed_) timed->seconds.push_back(time(*timed));
+      const double spent = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (round >= 2 && spent * static_cast<double>(round + 2) / static_cast<double>(round + 1) > budget)
+        break;
+    }
+  }
+
+  [[nodiscard]] LayerCall layer_call() const {
+    return {.device = *device_,
+            .stream = *compute_,
+            .rows = sizes_.rows,
+            .slot_rows = options_.slot_tokens,
+            .weights = b_.weights,
+            .x = b_.x,
+            .positions = b_.positions,
+            .document_start = b_.document_start,
+            .cosine = b_.cosine,
+            .sine = b_.cosine + options_.slot_tokens * sizes_.architecture.head_dim / 2,
+            .workspace = b_.workspace,
+            .workspace_bytes = b_.workspace_size};
+  }
+  void forward(StashLevel level) { layer_.forward(layer_call(), level, b_.stash, b_.y); }
+  // What a stash of `level` lacks goes to `rest`; items of the stash were left there by forward(all) at
+  // first.
+  void recompute(StashLevel level, bool full) {
+    layer_.recompute(layer_call(), level, b_.stash, b_.rest, full);
+  }
+  void backward() {
+    const StashView items =
+        stash_view(sizes_.architecture, options_.type, sizes_.rows, StashLevel::none, b_.stash, b_.rest);
+    layer_.backward(layer_call(), items, b_.gradient, b_.accumulator, true);
+  }
+  void head(bool with_backward) {
+    const HeadCall call{.device = *device_,
+                        .stream = *compute_,
+                        .slots = options_.micro_batch,
+                        .slot_tokens = options_.slot_tokens,
+                        .norm_weight = b_.norm_weight,
+                        .projection = b_.projection,
+                        .x = b_.x,
+                        .rows = b_.rows,
+                        .targets = b_.targets,
+                        .counts = counts_,
+                        .loss = b_.loss,
+                        .workspace = b_.workspace,
+                        .workspace_bytes = b_.workspace_size};
+    if (!with_backward) return head_.forward(call);
+    head_.forward_backward(call, {.scale = 1.0F / static_cast<float>(sizes_.rows),
+                                  .gradient = b_.gradient,
+                                  .norm_weight = b_.norm_accumulator,
+                                  .projection = b_.projection_accumulator});
+  }
+  [[nodiscard]] std::int64_t offload_elements() const {
+    return std::min(sizes_.elements, sizes_.update_elements);
+  }
+  void offload_gradient(Stream& stream) {
+    device_->run(stream, OffloadGradient{.type = options_.type,
+                                         .elements = offload_elements(),
+                                         .src = b_.accumulator,
+                                         .dst = b_.host_gradient,
+                                         .partial = b_.partial});
+  }
+  [[nodiscard]] std::span<const std::int32_t> tokens() const {
+    return {b_.targets, static_cast<std::size_t>(sizes_.rows)};
+  }
+  void gather_rows() {
+    device_->call(*host_, [this] {
+      gather_embedding(device_->host_pool(), options_.type, sizes_.architecture.hidden, b_.projection,
+                       tokens(), b_.y);
+    });
+  }
+  void scatter_rows() {
+    device_->call(*host_, [this] {
+      scatter_embedding_gradient(device_->host_pool(), options_.type, sizes_.architecture.hidden, b_.gradient,
+                                 tokens(), b_.projection_accumulator);
+    });
+  }
+  void finish_embedding() {
+    device_->call(*host_, [this] {
+      finish_embedding_gradient(device_->host_pool(), options_.type, sizes_.head.vocab * sizes_.head.hidden,
+                                b_.projection_accumulator, b_.partial);
+    });
+  }
+  void zero_embedding() {
+    device_->call(*host_, [this] {
+      std::memset(b_.projection_accumulator, 0,
+                  static_cast<std::size_t>(sizes_.head.vocab * sizes_.head.hidden * 4));
+    });
+  }
+  void update() {
+    device_->call(*host_, [this] {
+      const bool split = options_.type == DataType::bf16;
+      const std::int64_t n = sizes_.update_elements;
+      auto* states = reinterpret_cast<float*>(b_.states);
+      const std::array ranges{ParameterRange{.begin = 0, .end = n, .decay = true}};
+      adamw_update(device_->host_pool(),
+                   {.ranges = ranges,
+                    .gradient_type = options_.type,
+                    .gradient = b_.host_gradient,
+                    .master = split ? states : reinterpret_cast<float*>(b_.host_weights),
+                    .exp_avg = states + n,
+                    .exp_avg_sq = states + 2 * n,
+                    .weight = split ? reinterpret_cast<bfloat16*>(b_.host_weights) : nullptr},
+                   {.lr = 1e-5, .weight_decay = 0.01, .step = ++steps_});
+    });
+  }
+
+  // Seconds between two pieces of work of one stream.
+  Seconds overhead() {
+    constexpr int kCalls = 2000;
+    std::vector<Seconds> seconds;
+    for (int i = 0; i < 5; ++i) {
+      Clock::time_point begin, end;
+      device_->call(*compute_, [&] { begin = Clock::now(); });
+      for (int k = 0; k < kCalls; ++k) device_->call(*compute_, [] {});
+      device_->call(*compute_, [&] { end = Clock::now(); });
+      device_->synchronize(*compute_);
+      seconds.push_back(std::chrono::duration<double>(end - begin).count() / kCalls);
+    }
+    return median(seconds);
+  }
+
+  // Seconds from the end of an op to the start of one in another stream that slept until then.
+  Seconds handover() {
+    const auto event = device_->create_event();
+    Stream& other = unified() ? *host_ : *h2d_;
+    std::vector<Seconds> seconds;
+    for (int i = 0; i < 200; ++i) {
+      Clock::time_point end, begin;
+      const bool back = i % 2 == 1;
+      Stream& from = back ? other : *compute_;
+      Stream& to = back ? *compute_ : other;
+      device_->call(from, [&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+        end = Clock::now();
+      });
+      device_->record(from, *event);
+      device_->wait(to, *event);
+      device_->call(to, [&] { begin = Clock::now(); });
+      device_->synchronize(to);
+      seconds.push_back(std::chrono::duration<double>(begin - end).count());
+    }
+    return median(seconds);
+  }
+
+  void fill_buffers() {
+    const Architecture& a = sizes_.architecture;
+    const DataType type = options_.type;
+    fill(type, b_.weights, sizes_.elements, 0.1);
+    for (const ParameterTensor& tensor : sizes_.groups[1].tensors)
+      if (tensor.shape.size() == 1)
+        fill(type, b_.weights + tensor.offset * size_of(type), tensor.elements, 0.1, 1.0);
+    fill(type, b_.x, sizes_.rows * a.hidden, 2.0);
+    fill(type, b_.gradient, sizes_.rows * a.hidden, 1e-3);
+    fill(type, b_.norm_weight, a.hidden, 0.1, 1.0);
+    fill(type, b_.projection, sizes_.head.vocab * a.hidden, 0.1);
+    fill(DataType::f32, reinterpret_cast<std::byte*>(b_.accumulator), sizes_.elements, 1e-3);
+    const auto half = static_cast<std::size_t>(options_.slot_tokens * a.head_dim / 2);
+    fill_rope_tables(a.rope, a.head_dim, options_.slot_tokens, {b_.cosine, half}, {b_.cosine + half, half});
+    Random random(11);
+    for (std::int64_t i = 0; i < sizes_.rows; ++i) {
+      const auto row = static_cast<std::int32_t>(i % options_.slot_tokens);
+      b_.positions[i] = b_.rows[i] = row;
+      b_.document_start[i] = 0;
+      b_.targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(sizes_.head.vocab)));
+    }
+    forward(StashLevel::all);
+    recompute(StashLevel::none, false);
+    device_->synchronize(*compute_);
+  }
+
+  ProfileOptions options_;
+  Sizes sizes_;
+  DecoderLayer layer_;
+  Head head_;
+  Buffers b_{};
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Stream> compute_, host_, h2d_, d2h_;
+  std::vector<std::int32_t> counts_;
+  std::vector<std::unique_ptr<Timed>> timed_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace
+
+Bytes profile_memory(const Architecture& architecture, const ProfileOptions& options) {
+  Pieces device(nullptr), host(nullptr);
+  place(sizes_of(architecture, options), options, device, host);
+  return device.used() + host.used();
+}
+
+CostTable measure_costs(const Architecture& architecture, const ProfileOptions& options) {
+  return Profiler(architecture, options).measure();
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,139 @@
+// Tables of measured costs as files, and what happens where none can be measured.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "core/bfloat16.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/system_memory.h"
+#include "formats/json.h"
+#include "runtime/profiler.h"
+
+namespace lazytrain {
+namespace {
+
+// Raised when kernels change so much that older measurements mislead.
+constexpr int kGeneration = 1;
+
+std::string key_text(const Architecture& a, const ProfileOptions& options) {
+  const CpuDeviceOptions& device = options.device;
+  return fmt::format("{} | {} {} {} {} {} {} {} | {} {} {} | {} {} {} {} | {} | {}", kGeneration, a.hidden,
+                     a.heads, a.kv_heads, a.head_dim, a.ffn, a.vocab, a.attention_bias || a.mlp_bias,
+                     size_of(options.type), options.slot_tokens, options.micro_batch,
+                     to_string(device.memory_model), device.compute_threads, device.host_threads,
+                     device.split_cores, cpu_instruction_set(), processor_name());
+}
+
+// GFLOP/s of one projection of the model on its compute threads, for modelled tables.
+double gemm_rate(const Architecture& architecture, const ProfileOptions& options) {
+  CpuDeviceOptions own = options.device;
+  const std::int64_t size = size_of(options.type), rows = options.slot_tokens;
+  const std::int64_t in = std::min<std::int64_t>(architecture.hidden, 4096), out = in;
+  const Bytes bytes{(2 * rows * in + in * out) * size};
+  own.links = {};
+  own.device_capacity = bytes;
+  const auto device = make_cpu_device(own);
+  const auto stream = device->create_stream(StreamKind::compute);
+  std::byte* x = device->allocate(Tier::device, bytes).data;
+  std::byte* y = x + rows * in * size;
+  std::byte* weight = y + rows * in * size;
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    device->run(*stream, LinearForward{.type = options.type,
+                                       .rows = rows,
+                                       .slot_rows = rows,
+                                       .in = in,
+                                       .out = out,
+                                       .x = x,
+                                       .weight = weight,
+                                       .y = y});
+    device->synchronize(*stream);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::max(best, 2e-9 * static_cast<double>(rows * in * out) / seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(':');
+    if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+std::filesystem::path cost_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "lazytrain";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache" / "lazytrain";
+  return std::filesystem::temp_directory_path() / "lazytrain";
+}
+
+std::filesystem::path cost_file(const Architecture& architecture, const ProfileOptions& options) {
+  const std::string text = key_text(architecture, options);
+  return cost_folder() / fmt::format("costs-{:016x}{}.json", checksum(std::as_bytes(std::span(text))),
+                                     options.quick ? "-quick" : "");
+}
+
+CostTable read_cost_table(const std::filesystem::path& path) {
+  return cost_table_from_json(read_json(path, ExitCode::usage), path.string());
+}
+
+void write_cost_table(const std::filesystem::path& path, const CostTable& costs) {
+  std::error_code error;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  write_json(path, to_json(costs));
+}
+
+CostTable load_or_measure(const Architecture& architecture, const ProfileOptions& options,
+                          const std::optional<std::filesystem::path>& given) {
+  if (given) {
+    CostTable costs = read_cost_table(*given);
+    if (costs.slot_tokens != options.slot_tokens)
+      fail(ExitCode::usage,
+           "{}: these costs are for slots of {} tokens, the run has {}; measure again with `lazytrain "
+           "calibrate`",
+           given->string(), costs.slot_tokens, options.slot_tokens);
+    return costs;
+  }
+  // A thorough table is as good for a quick question.
+  ProfileOptions thorough = options;
+  thorough.quick = false;
+  for (const std::filesystem::path& path :
+       {cost_file(architecture, thorough), cost_file(architecture, options)}) {
+    if (!std::filesystem::exists(path)) continue;
+    try {
+      return read_cost_table(path);
+    } catch (const Error& error) {
+      log::warning("{}; measuring anew", error.what());
+    }
+  }
+  const Bytes needed = profile_memory(architecture, options);
+  if (needed > memory_limits().free()) {
+    log::warning("measuring costs needs {} of memory, which is not free: they are modelled instead",
+                 format_bytes(needed));
+    return modelled_costs(architecture, options.slot_tokens, 0.8 * gemm_rate(architecture, options), 10);
+  }
+  const CostTable costs = measure_costs(architecture, options);
+  const std::filesystem::path path = cost_file(architecture, options);
+  try {
+    write_cost_table(path, costs);
+  } catch (const Error& error) {
+    log::warning("the measured costs are not kept: {}", error.what());
+  }
+  return costs;
+}
+
+}  // namespace lazytrain
