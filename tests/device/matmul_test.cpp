@@ -48,7 +48,7 @@ double ulp(DataType type, double x) {
 // (an error that grows like the root of the depth) and the one rounding, half a step, or a whole step where
 // the sum lies between two values of the storage type.
 void expect_near(DataType type, double expected, double got, std::int64_t depth) {
-  const double sums = 1e-6 * std::sqrt(static_cast<double>(depth)) * 4;
+  const double sums = 1e-6 * std::sqrt(static_cast<double>(depth)) * 8;
   const double rounding = type == DataType::bf16 ? ulp(type, expected) / 2 : 0;
   ASSERT_NEAR(expected, got, sums + rounding * 1.0001);
 }

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <dnnl.hpp>
 #include <initializer_list>
 
@@ -91,17 +92,45 @@ void note_accesses(const GemmShape& s, const std::byte* a, const std::byte* b, c
   }
 }
 
+// Matrices with gaps between their lines are copied to and from dense ones in scratch: oneDNN's kernels for
+// dense matrices (the only ones that use AMX tiles, too) work in scratch that we give them, where the one
+// that takes gaps allocates some in every call. The copies cost as much as those kernels gain, 1 to 4 %.
+// oneDNN 3.2 has its fast kernels only for operands whose lines lie behind one another, and its other kernels
+// allocate memory in every call: an operand with gaps is copied into the thread's scratch first.
+bool has_gaps(const Lines& lines) {
+  return lines.lines > 1 && lines.stride != lines.length;
+}
+
+std::int64_t compact_bytes(const Lines& lines, DataType type) {
+  return has_gaps(lines) ? align_up({lines.lines * lines.length * size_of(type)}, kBufferAlignment).value : 0;
+}
+
+// The operand as it is, or its copy without gaps at `to`.
+const std::byte* compact(const std::byte* from, const Lines& lines, DataType type, std::byte* to) {
+  if (!has_gaps(lines)) return from;
+  const auto bytes = static_cast<std::size_t>(lines.length * size_of(type));
+  for (std::int64_t i = 0; i < lines.lines; ++i) {
+    std::memcpy(to + static_cast<std::size_t>(i) * bytes, from + i * lines.stride * size_of(type), bytes);
+  }
+  return to;
+}
+
 class DnnlGemm final : public Gemm {
  public:
   explicit DnnlGemm(const GemmShape& shape) : shape_(shape) {
     using dnnl::memory;
     workspace();  // this thread has one OpenMP thread from here on: the primitive is made for that many
-    a_ =
-        memory::desc({shape.m, shape.k}, dnnl_type(shape.operand), memory::dims{shape.a_row, shape.a_column});
-    b_ =
-        memory::desc({shape.k, shape.n}, dnnl_type(shape.operand), memory::dims{shape.b_row, shape.b_column});
+    const auto type = dnnl_type(shape.operand);
+    const Lines a = lines_of_a(shape);
+    const Lines b = lines_of_b(shape);
+    const std::int64_t a_stride = has_gaps(a) ? a.length : a.stride;
+    const std::int64_t b_stride = has_gaps(b) ? b.length : b.stride;
+    a_ = memory::desc({shape.m, shape.k}, type,
+                      shape.a_column == 1 ? memory::dims{a_stride, 1} : memory::dims{1, a_stride});
+    b_ = memory::desc({shape.k, shape.n}, type,
+                      shape.b_column == 1 ? memory::dims{b_stride, 1} : memory::dims{1, b_stride});
     c_ = memory::desc({shape.m, shape.n}, dnnl_type(shape.result), memory::dims{shape.c_row, 1});
-    if (shape.bias) bias_ = memory::desc({1, shape.n}, dnnl_type(shape.operand), memory::format_tag::ab);
+    if (shape.bias) bias_ = memory::desc({1, shape.n}, type, memory::format_tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
@@ -113,33 +142,38 @@ class DnnlGemm final : public Gemm {
     const dnnl::matmul::primitive_desc description(engine(), a_, b_, bias_, c_, attributes);
     scratchpad_ = description.scratchpad_desc();
     product_ = dnnl::matmul(description);
+    a_bytes_ = compact_bytes(a, shape.operand);
+    b_bytes_ = compact_bytes(b, shape.operand);
   }
 
   void run(const std::byte* a, const std::byte* b, const void* bias, std::byte* c) const override {
-    ThreadWorkspace& thread = workspace();
-    run(a, b, bias, c, thread.scratch(scratch_size()));
+    run(a, b, bias, c, workspace().scratch(scratch_size()));
   }
 
   // With scratch of the caller, scratch_size() bytes.
   void run(const std::byte* a, const std::byte* b, const void* bias, std::byte* c, std::byte* scratch) const {
     note_accesses(shape_, a, b, bias, c);
+    a = compact(a, lines_of_a(shape_), shape_.operand, scratch);
+    b = compact(b, lines_of_b(shape_), shape_.operand, scratch + a_bytes_);
     const auto argument = [](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine(), const_cast<void*>(data));
     };
-    product_.execute(workspace().stream, {{DNNL_ARG_SRC, argument(a_, a)},
-                                          {DNNL_ARG_WEIGHTS, argument(b_, b)},
-                                          {DNNL_ARG_BIAS, argument(bias_, bias)},
-                                          {DNNL_ARG_DST, argument(c_, c)},
-                                          {DNNL_ARG_SCRATCHPAD, argument(scratchpad_, scratch)}});
+    product_.execute(workspace().stream,
+                     {{DNNL_ARG_SRC, argument(a_, a)},
+                      {DNNL_ARG_WEIGHTS, argument(b_, b)},
+                      {DNNL_ARG_BIAS, argument(bias_, bias)},
+                      {DNNL_ARG_DST, argument(c_, c)},
+                      {DNNL_ARG_SCRATCHPAD, argument(scratchpad_, scratch + a_bytes_ + b_bytes_)}});
   }
   [[nodiscard]] std::int64_t scratch_size() const {
-    return static_cast<std::int64_t>(scratchpad_.get_size());
+    return a_bytes_ + b_bytes_ + static_cast<std::int64_t>(scratchpad_.get_size());
   }
 
  private:
   GemmShape shape_;
-  dnnl::memory::desc a_, b_, bias_, c_, scratchpad_;
+  dnnl::memory::desc a_, b_, c_, bias_, scratchpad_;
   dnnl::matmul product_;
+  std::int64_t a_bytes_ = 0, b_bytes_ = 0;  // of the copies
 };
 
 void widen(const std::byte* from, const Lines& lines, float* to) {
