@@ -64,8 +64,16 @@ bool known(const std::vector<Candidate>& found, const Plan& plan) {
 Candidates::Candidates(const PlanningInputs& inputs, const BatchGeometry& batch)
     : inputs_(inputs), batch_(batch), workspace_(inputs.workspace(batch.micro_batch, batch.slot_tokens)) {}
 
-Program Candidates::lower(const Plan& plan) const {
-  return lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::memory);
+// The layout is the slow part of a lowering: it is left out where not even the bytes alive fit.
+bool Candidates::place(const Plan& plan, Program& program) const {
+  program = lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate);
+  if (!fits(program)) return false;
+  lay_out(program);
+  return fits(program);
+}
+
+bool Candidates::may_fit(const Plan& plan) const {
+  return fits(lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate));
 }
 
 bool Candidates::fits(const Program& program) const {
@@ -105,10 +113,10 @@ void Candidates::finish(Candidate& candidate) {
 }
 
 Candidate Candidates::exactly(const Plan& plan, const std::string& variant) {
-  Candidate candidate{.row = {.policy = {}, .variant = variant, .why_not = {}, .device = {}, .host = {}},
-                      .plan = plan,
-                      .program = lower(plan),
-                      .simulation = {}};
+  Candidate candidate;
+  candidate.row.variant = variant;
+  candidate.plan = plan;
+  place(plan, candidate.program);
   finish(candidate);
   return candidate;
 }
@@ -119,8 +127,7 @@ Candidate Candidates::roomiest(const Plan& shape, const std::string& variant) {
   candidate.row.variant = variant;
   for (Plan& rung : knob_ladder(shape, inputs_)) {
     candidate.plan = std::move(rung);
-    candidate.program = lower(candidate.plan);
-    if (fits(candidate.program)) break;
+    if (place(candidate.plan, candidate.program)) break;
   }
   finish(candidate);
   return candidate;
@@ -195,9 +202,14 @@ void Candidates::splits(std::vector<Candidate>& found) {
           plan.layers = shape.layers;
           return plan;
         };
-        const std::int64_t share = largest(0, most, [&](std::int64_t tried) {
-          return lower(with_share(tried)).device_bytes <= inputs_.machine.device_capacity;
+        std::int64_t share = largest(0, most, [&](std::int64_t tried) {
+          const Program program =
+              lower_train_step(inputs_.context, with_share(tried), workspace_, LoweringDepth::estimate);
+          return program.device_bytes <= inputs_.machine.device_capacity;
         });
+        // The layout may need a little more than the bytes alive.
+        Program program;
+        while (share > 0 && may_fit(with_share(share)) && !place(with_share(share), program)) --share;
         if (share < 0) continue;
         if (!known(found, with_share(share))) found.push_back(exactly(with_share(share), variant_of(share)));
         break;
@@ -224,7 +236,7 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
                            .stashing_layers = n});
       };
       const std::int64_t n = largest(1, layers - 1, [&](std::int64_t tried) {
-        return fits(lower(knob_ladder(plan_of(tried), inputs_).back()));
+        return may_fit(knob_ladder(plan_of(tried), inputs_).back());
       });
       if (n < 1) continue;
       std::string text = fmt::format("stash all in last {} layers", n);

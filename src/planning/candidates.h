@@ -34,7 +34,9 @@ class Candidates {
   void splits(std::vector<Candidate>& found);
   void partial_stashes(std::vector<Candidate>& found);
   void finish(Candidate& candidate);
-  Program lower(const Plan& plan) const;
+  // Lowers as far as memory; false where the plan does not fit (the Program is then an estimate).
+  bool place(const Plan& plan, Program& program) const;
+  [[nodiscard]] bool may_fit(const Plan& plan) const;
   [[nodiscard]] bool fits(const Program& program) const;
 
   const PlanningInputs& inputs_;

@@ -18,6 +18,8 @@ namespace {
 
 // Differences of less than this count as none when the planner chooses between plans.
 constexpr double kSameStep = 1e-3;
+// Layers x micro-batches of one step: a longer Program would take minutes to plan and gain nothing.
+constexpr std::int64_t kMostLayerCalls = 1 << 14;
 
 struct Best {
   std::unique_ptr<Candidate> candidate;  // none where nothing fits
@@ -51,15 +53,18 @@ Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std
   return best;
 }
 
-// One size for every number of calls a layer can take: the smallest that gives it.
-std::vector<std::int64_t> micro_batch_sizes(std::int64_t slots) {
+// Calls of a layer in a step, 1, 2, 3, 4, 6, 8, 12, ...: one micro-batch size for each, large to small.
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t slots, std::int64_t most_calls) {
   std::vector<std::int64_t> sizes;
-  for (std::int64_t size = slots; size >= 1; --size) {
-    const BatchGeometry batch{.slots = slots, .micro_batch = size},
-        smaller{.slots = slots, .micro_batch = size - 1};
-    if (size == 1 || smaller.micro_batches() != batch.micro_batches()) sizes.push_back(size);
+  const auto add = [&](std::int64_t calls) {
+    const std::int64_t size = (slots + calls - 1) / calls;
+    if (calls <= most_calls && (sizes.empty() || size < sizes.back())) sizes.push_back(size);
+  };
+  for (std::int64_t calls = 1; calls < 2 * slots; calls *= 2) {
+    add(std::min(calls, slots));
+    if (calls > 1) add(std::min(calls / 2 * 3, slots));
   }
-  return sizes;  // large to small
+  return sizes;
 }
 
 PlannedStep finished(Best best) {
@@ -79,17 +84,28 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   if (batch.micro_batch > batch.slots)
     fail(ExitCode::usage, "micro_batch: {} is more than the {} slots of a step; use 1 to {} or auto",
          batch.micro_batch, batch.slots, batch.slots);
+  const std::int64_t most_calls =
+      std::max<std::int64_t>(1, kMostLayerCalls / inputs.context.architecture.layers);
+  if (batch.micro_batch > 0 && batch.micro_batches() > most_calls)
+    fail(ExitCode::usage,
+         "micro_batch: {} cuts a step of {} slots into {} calls of each layer; give at least {}",
+         batch.micro_batch, batch.slots, batch.micro_batches(), (batch.slots + most_calls - 1) / most_calls);
   std::vector<std::int64_t> sizes{batch.micro_batch};
-  if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots);
+  if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots, most_calls);
 
-  // The largest micro-batch whose plan is no slower than the fastest.
+  // The largest micro-batch whose plan is no slower than the fastest. Smaller ones need less memory and hide
+  // transfers better; once two in a row gain nothing, smaller still will not either.
   std::vector<Best> tried;
   std::optional<Seconds> fastest;
+  int in_vain = 0;
   for (const std::int64_t size : sizes) {
     batch.micro_batch = size;
     tried.push_back(best_of(inputs, batch, policy));
-    if (tried.back().candidate)
-      fastest = std::min(fastest.value_or(kInfinity), tried.back().candidate->row.step);
+    if (!tried.back().candidate) continue;
+    const Seconds step = tried.back().candidate->row.step;
+    in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
+    fastest = std::min(fastest.value_or(kInfinity), step);
+    if (in_vain == 2) break;
   }
   if (!fastest) {
     batch.micro_batch = sizes.back();

@@ -78,7 +78,10 @@ Program ProgramBuilder::finish(LoweringDepth depth) {
         std::min<std::size_t>(static_cast<std::size_t>(std::max(compute, 0)), index_of_compute.size() - 1);
     buffer.last = std::max(buffer.last, index_of_compute[bounded]);
   }
-  lay_out(program_);
+  if (depth == LoweringDepth::estimate)
+    estimate_bytes(program_);
+  else
+    lay_out(program_);
   if (depth == LoweringDepth::complete) add_dependencies(program_);
   return std::move(program_);
 }

@@ -52,6 +52,9 @@ class ProgramBuilder {
 // Persistent buffers come first, in order of declaration. Sets device_bytes and host_bytes.
 void lay_out(Program& program);
 
+// Sets device_bytes and host_bytes to what lay_out() needs at the least, without giving offsets.
+void estimate_bytes(Program& program);
+
 // Fills op.after with the ops of other streams that must have ended before: every earlier conflicting access
 // to a common byte, transitively reduced. Keeps what op.after holds already.
 void add_dependencies(Program& program);

@@ -54,7 +54,7 @@ Bytes lay_out_tier(Program& program, Tier tier) {
     placed.insert(std::upper_bound(placed.begin(), placed.end(), here,
                                    [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
                   here);
-    top = std::max(top, Bytes{offset + size});
+    top = std::max(top, Bytes{offset} + buffer.size);
   }
   return top;
 }
@@ -64,6 +64,28 @@ Bytes lay_out_tier(Program& program, Tier tier) {
 void lay_out(Program& program) {
   program.device_bytes = lay_out_tier(program, Tier::device);
   program.host_bytes = lay_out_tier(program, Tier::host);
+}
+
+void estimate_bytes(Program& program) {
+  const auto most_alive = [&](Tier tier) {
+    std::vector<std::int64_t> change(program.ops.size() + 1, 0);
+    std::int64_t now = 0, most = 0;
+    for (const Buffer& buffer : program.buffers) {
+      if (buffer.tier != tier) continue;
+      const std::int64_t size = align_up(buffer.size, kBufferAlignment).value;
+      if (buffer.persistent) {
+        now += size;
+      } else if (buffer.first >= 0) {
+        change[static_cast<std::size_t>(buffer.first)] += size;
+        change[static_cast<std::size_t>(buffer.last) + 1] -= size;
+      }
+    }
+    for (const std::int64_t step : change) most = std::max(most, now += step);
+    // The highest buffer ends where its bytes end, not on the alignment.
+    return Bytes{std::max<std::int64_t>(0, most - (kBufferAlignment - 1))};
+  };
+  program.device_bytes = most_alive(Tier::device);
+  program.host_bytes = most_alive(Tier::host);
 }
 
 }  // namespace lazytrain

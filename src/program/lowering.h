@@ -35,9 +35,11 @@ inline constexpr std::int64_t kHostBatchArrays = 6;
 // Bytes of the retained logits of one micro-batch (megatrain).
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows);
 
-// How far a lowering goes: `memory` stops when every buffer has its offset. Such a Program has arena sizes
-// but no waits, so it can be neither run nor simulated; add_dependencies() makes it complete.
-enum class LoweringDepth : std::uint8_t { memory, complete };
+// How far a lowering goes. `estimate`: no buffer has an offset, and the arena sizes are the most bytes alive
+// at one op, which no layout can undercut. `memory`: every buffer has its offset, the sizes are exact.
+// Neither has waits, so such a Program can be neither run nor simulated; lay_out() and add_dependencies()
+// complete it.
+enum class LoweringDepth : std::uint8_t { estimate, memory, complete };
 
 // One steady-state training step. With optimizer overlap it begins with the updates of the step before.
 Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,

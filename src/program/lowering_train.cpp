@@ -42,7 +42,7 @@ class TrainLowering {
     loss_ = gradient_;
   }
 
-  Program lower() {
+  Program lower(LoweringDepth depth) {
     const std::size_t embedding = 0, head = context_.groups.size() - 1;
     if (plan_.optimizer_overlap) builder_.before(0, make_update(context_, state_, embedding));
     for (std::int32_t m = 0; m < micro_batches_; ++m) gather(m);
@@ -67,7 +67,7 @@ class TrainLowering {
     embedding_gradient();
     if (!plan_.optimizer_overlap)
       for (std::size_t g = 0; g <= head; ++g) at_end(make_update(context_, state_, g));
-    return builder_.finish(LoweringDepth::memory);
+    return builder_.finish(depth);
   }
 
  private:
@@ -398,9 +398,7 @@ Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
 Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,
                          LoweringDepth depth) {
   check_plan(plan, context.architecture, "plan");
-  Program program = TrainLowering(context, plan, workspace).lower();
-  if (depth == LoweringDepth::complete) add_dependencies(program);
-  return program;
+  return TrainLowering(context, plan, workspace).lower(depth);
 }
 
 }  // namespace lazytrain

@@ -16,7 +16,13 @@ TEST(RandomPlans, AreSafeAndEnd) {
   for (std::uint64_t n = 0; n < 3000; ++n) {
     const RandomCase test = random_case(n);
     const Program program = lower_train_step(test.context, test.plan, small_workspace());
-    const Machine machine = roomy_machine(test.context.tiers);
+    Machine machine = roomy_machine(test.context.tiers);
+    Random random(13, n);
+    machine.h2d = random.uniform() * 0.1;
+    machine.d2h = random.below(4) == 0 ? 0 : random.uniform() * 0.1;
+    machine.duplex = random.below(2) == 0 ? 0 : random.uniform() * 0.2;
+    machine.emulated = random.below(2) == 0;
+    machine.split_cores = random.below(2) == 0;
     const std::vector<Violation> violations = verify(program, machine);
     ASSERT_TRUE(violations.empty()) << "case " << n << "\n" << text_of(violations) << listing(program);
     const Simulation simulation =
@@ -32,7 +38,7 @@ TEST(RandomPlans, AreSafeAndEnd) {
 }
 
 TEST(RandomPlans, AreSafeByTheExhaustiveCheck) {
-  for (std::uint64_t n = 0; n < 300; ++n) {
+  for (std::uint64_t n = 0; n < 800; ++n) {
     const RandomCase test = random_case(n);
     const Program program = lower_train_step(test.context, test.plan, small_workspace());
     const std::vector<std::string> wrong = exhaustive_check(program);
