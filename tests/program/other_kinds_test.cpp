@@ -1,0 +1,69 @@
+// Programs that are no training step: updates alone, evaluation, prefill and decoding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program/exhaustive_check.h"
+#include "program/program_support.h"
+
+namespace lazytrain {
+namespace {
+
+void expect_safe(const Program& program, TierModel tiers) {
+  EXPECT_EQ(text_of(verify(program, roomy_machine(tiers))), "") << listing(program);
+  const std::vector<std::string> wrong = exhaustive_check(program);
+  EXPECT_TRUE(wrong.empty()) << wrong.front() << "\n" << listing(program);
+}
+
+const Buffer& named(const Program& program, const std::string& name) {
+  return *std::find_if(program.buffers.begin(), program.buffers.end(),
+                       [&](const Buffer& buffer) { return buffer.name == name; });
+}
+
+TEST(OtherKinds, AreSafe) {
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified})
+    for (const bool tied : {true, false})
+      for (std::int64_t layers = 1; layers <= 4; ++layers)
+        for (std::int64_t slots = 1; slots <= 3; ++slots) {
+          const LoweringContext context = small_context(small_architecture(layers, tied), tiers);
+          expect_safe(lower_update_only(context), tiers);
+          const BatchGeometry batch{.slots = 3, .slot_tokens = 8, .micro_batch = slots};
+          expect_safe(lower_evaluate(context, batch, slots, small_workspace()), tiers);
+          const GenerationPrograms generation = lower_generation(
+              context,
+              {.sequences = 2, .capacity = 16, .prefill = {.slots = 2, .slot_tokens = 8, .micro_batch = 2}},
+              slots, small_workspace());
+          expect_safe(generation.prefill, tiers);
+          expect_safe(generation.decode, tiers);
+        }
+}
+
+TEST(OtherKinds, SeeParametersAndCachesAtTheSameOffsets) {
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified}) {
+    const Architecture architecture = small_architecture(3, false);
+    const LoweringContext context = small_context(architecture, tiers);
+    const Program train =
+        lower_train_step(context, plain_plan(architecture, {.slots = 2, .slot_tokens = 8, .micro_batch = 1}),
+                         small_workspace());
+    const Program evaluate =
+        lower_evaluate(context, {.slots = 4, .slot_tokens = 8, .micro_batch = 2}, 2, small_workspace());
+    const Program update = lower_update_only(context);
+    const GenerationPrograms generation = lower_generation(
+        context,
+        {.sequences = 3, .capacity = 16, .prefill = {.slots = 3, .slot_tokens = 8, .micro_batch = 3}}, 2,
+        small_workspace());
+    for (const Buffer& buffer : train.buffers) {
+      if (!buffer.persistent || buffer.name.rfind("host.", 0) != 0 || buffer.name == "host.batch") continue;
+      for (const Program* other : {&evaluate, &update, &generation.prefill, &generation.decode})
+        EXPECT_EQ(named(*other, buffer.name).offset, buffer.offset) << buffer.name;
+    }
+    for (std::int64_t l = 0; l < 3; ++l) {
+      const std::string cache = "dev.cache[" + std::to_string(l) + "]";
+      EXPECT_EQ(named(generation.prefill, cache).offset, named(generation.decode, cache).offset);
+      EXPECT_EQ(named(generation.prefill, cache).size, named(generation.decode, cache).size);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lazytrain
