@@ -113,7 +113,7 @@ void push(CpuDevice& device, Stream& stream, const Shape& s, const Operands& o) 
 }
 
 // The same product as one call of oneDNN over all rows, on `threads` OpenMP threads.
-Best raw_onednn(const Shape& s, const Operands& o, int threads, int repetitions) {
+Best raw_onednn(const Shape& s, const Operands& o, int threads, int calls, int repetitions) {
   using dnnl::memory;
   using Dims = memory::dims;
   omp_set_num_threads(threads);
@@ -156,10 +156,11 @@ Best raw_onednn(const Shape& s, const Operands& o, int threads, int repetitions)
   Best best;
   for (int i = 0; i < repetitions; ++i) {
     best.time([&] {
-      product.execute(stream, {{DNNL_ARG_SRC, a_memory},
-                               {DNNL_ARG_WEIGHTS, b_memory},
-                               {DNNL_ARG_DST, c_memory},
-                               {DNNL_ARG_SCRATCHPAD, scratch}});
+      for (int call = 0; call < calls; ++call)
+        product.execute(stream, {{DNNL_ARG_SRC, a_memory},
+                                 {DNNL_ARG_WEIGHTS, b_memory},
+                                 {DNNL_ARG_DST, c_memory},
+                                 {DNNL_ARG_SCRATCHPAD, scratch}});
     });
   }
   return best;
@@ -170,23 +171,25 @@ void gemm(benchmark::State& state, Shape shape) {
   const auto device = make_cpu_device({.compute_threads = threads});
   const Operands operands(*device, shape);
   const auto stream = device->create_stream(StreamKind::compute);
-  const int repetitions = static_cast<int>(std::clamp(2e11 / shape.flops(), 6.0, 200.0));
+  const int calls =
+      static_cast<int>(std::clamp(5e9 / shape.flops(), 1.0, 20.0));  // timed together: about 10 ms
+  const int repetitions = static_cast<int>(std::clamp(2e11 / (shape.flops() * calls), 6.0, 40.0));
   Best own, raw;
   for ([[maybe_unused]] auto _ : state) {
     for (int i = 0; i < repetitions; ++i) {
       own.time([&] {
-        push(*device, *stream, shape, operands);
+        for (int call = 0; call < calls; ++call) push(*device, *stream, shape, operands);
         device->synchronize(*stream);
       });
     }
     // OpenMP's idle threads spin: their processor time is not the product's, so one thread is measured.
-    raw.processor = raw_onednn(shape, operands, 1, repetitions).processor;
-    raw.wall = raw_onednn(shape, operands, threads, repetitions).wall;
+    raw.processor = raw_onednn(shape, operands, 1, calls, repetitions).processor;
+    raw.wall = raw_onednn(shape, operands, threads, calls, repetitions).wall;
   }
-  state.counters["own_GFLOP/s"] = shape.flops() / own.wall / 1e9;
-  state.counters["raw_GFLOP/s"] = shape.flops() / raw.wall / 1e9;
-  state.counters["own_per_core"] = shape.flops() / own.processor / 1e9;
-  state.counters["raw_per_core"] = shape.flops() / raw.processor / 1e9;
+  state.counters["own_GFLOP/s"] = calls * shape.flops() / own.wall / 1e9;
+  state.counters["raw_GFLOP/s"] = calls * shape.flops() / raw.wall / 1e9;
+  state.counters["own_per_core"] = calls * shape.flops() / own.processor / 1e9;
+  state.counters["raw_per_core"] = calls * shape.flops() / raw.processor / 1e9;
   state.counters["own/raw"] = raw.processor / own.processor;
 }
 
@@ -222,17 +225,10 @@ void event_round_trip(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 100);
 }
 
-// An empty loop on the compute pool: what every row kernel pays.
+// An empty loop on two threads, with and without spinning (range: microseconds): what every row kernel pays.
 void parallel_loop(benchmark::State& state) {
-  const auto device = make_cpu_device({.compute_threads = 2, .host_threads = 2});
-  const auto stream = device->create_stream(StreamKind::host);
-  for ([[maybe_unused]] auto _ : state) {
-    device->call(*stream, [&] {
-      for (int i = 0; i < 1000; ++i) device->host_pool().parallel_for(4, [](std::int64_t) {});
-    });
-    device->synchronize(*stream);
-  }
-  state.SetItemsProcessed(state.iterations() * 1000);
+  ThreadPool pool(2, {}, std::chrono::microseconds(state.range(0)));
+  for ([[maybe_unused]] auto _ : state) pool.parallel_for(4, [](std::int64_t) {});
 }
 
 void paced_copy(benchmark::State& state) {
@@ -276,7 +272,7 @@ void register_all(int threads) {
   }
   benchmark::RegisterBenchmark("queue_of_calls", queue_of_calls)->UseRealTime();
   benchmark::RegisterBenchmark("event_round_trip", event_round_trip)->UseRealTime();
-  benchmark::RegisterBenchmark("parallel_loop", parallel_loop)->UseRealTime();
+  benchmark::RegisterBenchmark("parallel_loop", parallel_loop)->Arg(0)->Arg(50)->UseRealTime();
   benchmark::RegisterBenchmark("paced_copy", paced_copy)
       ->Arg(5)
       ->Arg(10)

@@ -1,7 +1,6 @@
 // Whole training steps against the times that were simulated for them, and against the processor's own
 // matrix products.
 //
-//   step_bench costs [--layers n]        what one layer call costs, and what it took inside real steps
 //   step_bench calibrate FILE            costs of the small model on the split machine, measured on their own
 //   step_bench simulator-error FILE      simulated and measured steps over policies, link rates and batches
 //   step_bench cpu-speed                 a step of a 135M-parameter model against the GEMM rate
@@ -179,30 +178,6 @@ Seconds busy(const Program& program, const std::vector<OpTiming>& timings, Strea
   return sum;
 }
 
-void print_costs(const CostTable& costs) {
-  fmt::print("costs ({}), {}\n", costs.source, costs.machine);
-  const auto ms = [](const char* what, Seconds seconds) {
-    fmt::print("  {:<34} {:>9.3f} ms\n", what, 1e3 * seconds);
-  };
-  ms("layer forward, per slot", costs.layer.forward);
-  ms("layer backward", costs.layer.backward);
-  ms("re-forward, nothing stashed", costs.layer.recompute[0]);
-  ms("re-forward, attention stashed", costs.layer.recompute[1]);
-  ms("re-forward, mlp stashed", costs.layer.recompute[2]);
-  ms("down projection", costs.layer.down_projection);
-  ms("head, forward and backward", costs.head);
-  ms("head, forward", costs.head_forward);
-  ms("gather embedding rows", costs.gather_embedding);
-  ms("scatter embedding gradient", costs.scatter_embedding);
-  ms("finish embedding gradient, a step", costs.finish_embedding);
-  ms("update, a million parameters", 1e6 * costs.update_per_parameter);
-  ms("gradient offload, a million", 1e6 * costs.offload_gradient_per_element);
-  fmt::print("  {:<34} {:>9.2f} GB/s\n  {:<34} {:>9.2f} GB/s\n", "copy to the device", costs.copy_h2d,
-             "copy to the host", costs.copy_d2h);
-  fmt::print("  {:<34} {:>9.2f} us\n  {:<34} {:>9.2f} us\n", "per op", 1e6 * costs.op_overhead,
-             "wake another stream", 1e6 * costs.handover);
-}
-
 // ---- The emulated machine with split cores ----
 
 constexpr std::int64_t kSmallLayers = 6, kSmallVocab = 8192, kSlotTokens = 512;
@@ -222,7 +197,7 @@ int calibrate(const std::string& file, bool quick) {
       architecture,
       {.device = split_device({}, {1}), .slot_tokens = kSlotTokens, .micro_batch = 1, .quick = quick});
   write_cost_table(file, costs);
-  print_costs(costs);
+  fmt::print("{}", costs_table(costs, architecture));
   fmt::print("load average {:.1f}; written to {}\n", load_average(), file);
   return 0;
 }

@@ -61,12 +61,15 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
         set.problems.push_back(std::move(problem));
       });
   fmt::print("{}\n", set.dataset.summary(options));
+  for (std::int64_t i = 0; i < set.dataset.samples.size(); ++i)
+    text.require_known(set.dataset.samples[i].ids);
+  for (const Problem& problem : set.problems) text.require_known(problem.prompt);
   return set;
 }
 
 int run(const Options& options) {
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
-  const StopSignals signals;
+  const StopSignals signals(OnSignal::end);
   const ModelFolder model(config.model_name_or_path);
   const Architecture& architecture = model.architecture();
   ThreadPool pool(worker_threads(config));
@@ -87,6 +90,12 @@ int run(const Options& options) {
                                   workspace_bytes(architecture, session_settings.type, 1, batch.slot_tokens));
     if (loss_program.device_bytes <= machine.device_capacity) break;
   }
+  if (loss_program.device_bytes > machine.device_capacity)
+    fail(
+        ExitCode::does_not_fit,
+        "evaluating one slot of {} tokens needs {} on the device, which has {}; raise device_memory or lower "
+        "cutoff_len",
+        config.cutoff_len, format_bytes(loss_program.device_bytes), format_bytes(machine.device_capacity));
   verify_or_throw(loss_program, machine);
   std::optional<GenerationPlan> generation;
   std::vector<const Program*> programs{&loss_program};
@@ -150,7 +159,8 @@ void add_eval(CLI::App& app, Action& action) {
   const auto options = std::make_shared<Options>();
   command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
-  command->add_option("--samples", options->samples, "evaluate only the first so many");
+  command->add_option("--samples", options->samples, "evaluate only the first so many")
+      ->check(CLI::PositiveNumber);
   command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
   command->add_flag("--loss-only", options->loss_only, "leave out the generation");
   command->footer("Example:\n  lazytrain eval run.yaml model_name_or_path=runs/a --samples 120\n");

@@ -33,7 +33,7 @@ int run(const Options& options) {
     config.memory_model = "emulated";
     config.device_memory = parse_bytes(options.device_memory, "--device-memory");
   }
-  const StopSignals signals;
+  const StopSignals signals(OnSignal::end);
   const ModelFolder model(options.model);
   const ModelText text = load_model_text(
       options.model, options.template_name.empty() ? std::nullopt : std::optional(options.template_name));
@@ -53,6 +53,7 @@ int run(const Options& options) {
                     : text.chat_template
                           .render(conversation, {.train_on_prompt = false, .add_generation_prompt = true})
                           .ids);
+    text.require_known(request.prompts.back());
     if (request.prompts.back().empty()) fail(ExitCode::usage, "the prompt '{}' has no tokens", prompt);
   }
   const SessionOptions session_settings = session_options(config, false, generation_positions(request));
@@ -83,7 +84,8 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--template", options->template_name, "chat template (default: found from the folder)");
   command->add_option("--device-memory", options->device_memory, "emulate a device of this size, e.g. 240MB");
-  command->add_option("--threads", options->threads, "threads (default: all cores)");
+  command->add_option("--threads", options->threads, "threads (default: all cores)")
+      ->check(CLI::Range(1, 4096));
   command->add_flag("--fp32", options->fp32, "fp32 instead of bf16");
   command->add_flag("--raw", options->raw, "continue the text itself, without a chat template");
   command->footer(

@@ -1,13 +1,62 @@
 // lazytrain: plans a training step, then runs it. Subcommands are in files of their own.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
 #include <exception>
+#include <filesystem>
 
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
 
+namespace lazytrain {
+namespace {
+
+int ends(ExitCode code, const std::string& sentence) {
+  log::write(log::Level::error, sentence);
+  return static_cast<int>(code);
+}
+
+// A fault of the command line as one sentence that names the help to look into.
+std::string sentence_of(const CLI::ParseError& error, CLI::App& app, int argc, char** argv) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
+    std::string commands;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands += (commands.empty() ? "" : ", ") + command->get_name();
+    return fmt::format("'{}' is not a command; the commands are {}", argv[1], commands);
+  }
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return fmt::format("{}; see `lazytrain {}--help`", what,
+                     chosen.empty() ? "" : chosen.front()->get_name() + " ");
+}
+
+// Runs a command; everything that can go wrong ends in one sentence and an exit code.
+int run(const Action& action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    return ends(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return ends(ExitCode::does_not_fit,
+                "out of memory; lower device_memory and host_memory to what the system leaves free");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return ends(ExitCode::disk, fmt::format("{}: {}", error.path1().string(), error.code().message()));
+  } catch (const std::exception& error) {
+    log::write(log::Level::error, std::string(error.what()) + " (a bug in lazytrain: please report it)");
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace lazytrain
+
 int main(int argc, char** argv) {
   using namespace lazytrain;
+  // A file that may not grow any more shall fail to be written, as on a full disk, instead of ending the
+  // process without a word.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{
       "LazyTrain fine-tunes language models, all parameters, on hardware too small for them.\n"
       "It plans the whole training step first: what is stored where, what is recomputed, when each byte "
@@ -25,25 +74,14 @@ int main(int argc, char** argv) {
       "numerics,\n"
       "            130 interrupted and saved");
   Action action;
-  for (const auto add : {add_train, add_plan, add_eval, add_generate, add_export, add_import, add_inspect})
+  for (const auto add : {add_train, add_plan, add_eval, add_generate, add_export, add_import, add_inspect,
+                         add_calibrate, add_doctor})
     add(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    return ends(ExitCode::usage, sentence_of(error, app, argc, argv));
   }
-  try {
-    return action ? action() : static_cast<int>(ExitCode::usage);
-  } catch (const Error& error) {
-    log::write(log::Level::error, error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::bad_alloc&) {
-    log::write(log::Level::error,
-               "out of memory; lower device_memory and host_memory to what the system leaves free");
-    return static_cast<int>(ExitCode::does_not_fit);
-  } catch (const std::exception& error) {
-    log::write(log::Level::error, std::string(error.what()) + " (a bug in lazytrain: please report it)");
-    return 1;
-  }
+  return run(action);
 }

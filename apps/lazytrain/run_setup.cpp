@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/system_memory.h"
 #include "core/threads.h"
+#include "runtime/profiler.h"
 #include "runtime/workspace.h"
 
 namespace lazytrain {
@@ -17,6 +18,21 @@ bool emulated(const RunConfig& config) {
 Bytes free_memory() {
   const Bytes free = memory_limits().free();
   return free > kProcessAllowance ? free - kProcessAllowance : Bytes{0};
+}
+
+// A calibration that the user made beats one that is made in passing.
+CostTable run_costs(const RunConfig& config, const Architecture& architecture,
+                    const SessionOptions& session) {
+  ProfileOptions profile = profile_options(config, session);
+  profile.quick = false;
+  if (!config.calibration && !std::filesystem::exists(cost_file(architecture, profile))) {
+    profile.quick = true;
+    if (!std::filesystem::exists(cost_file(architecture, profile)))
+      log::info(
+          "measuring this machine's costs once (some seconds; `lazytrain calibrate` does it more "
+          "thoroughly)");
+  }
+  return load_or_measure(architecture, profile, config.calibration);
 }
 
 }  // namespace
@@ -90,12 +106,16 @@ Machine machine_of(const RunConfig& config) {
   return machine;
 }
 
+ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session) {
+  return {.type = session.type, .device = session.device, .slot_tokens = config.cutoff_len, .quick = true};
+}
+
 PlanningInputs planning_inputs(const RunConfig& config, const Architecture& architecture,
                                const SessionOptions& session, double supervised_fraction) {
   PlanningInputs inputs{
       .context = lowering_context(architecture, session),
       .machine = machine_of(config),
-      .costs = modelled_costs(architecture, config.cutoff_len, 200, 20),
+      .costs = run_costs(config, architecture, session),
       .workspace =
           [architecture, type = session.type](std::int64_t slots, std::int64_t slot_tokens) {
             return workspace_bytes(architecture, type, slots, slot_tokens);

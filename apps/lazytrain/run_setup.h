@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planning/portfolio.h"
+#include "runtime/profiler.h"
 #include "runtime/session.h"
 #include "training/run_config.h"
 
@@ -22,6 +23,8 @@ RunConfig load_config(const std::string& file, const std::vector<std::string>& o
 
 SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions);
 Machine machine_of(const RunConfig& config);
+// How costs are measured for a run: with its threads, types and slots; quickly.
+ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session);
 
 // Everything that planning a training step needs; costs measured or from the cache, see runtime/profiler.h.
 // micro_batch 0 leaves it to the planner.

@@ -1,5 +1,8 @@
 // lazytrain train run.yaml [key=value ...]
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -44,6 +47,11 @@ int run(const Options& options) {
     resume = checkpoint_to_resume(*config.resume_from_checkpoint, config.output_dir);
     if (resume) {
       config.micro_batch = read_resume_point(*resume).micro_batch;
+      if (*config.micro_batch > config.slots_per_step())
+        fail(ExitCode::usage,
+             "{} was written with a micro_batch of {} slots, more than the {} of a step now; resume with the "
+             "batch size of that run",
+             resume->path().string(), *config.micro_batch, config.slots_per_step());
       log::info("resuming from {}", resume->path().string());
     }
   } else if (!config.overwrite_output_dir && !list_checkpoints(config.output_dir).empty()) {
@@ -56,7 +64,8 @@ int run(const Options& options) {
 
   ThreadPool pool(worker_threads(config));
   const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
-  const RunData data = load_run_data(config, text, pool, [](const std::string& line) { print(line + "\n"); });
+  const RunData data = load_run_data(
+      config, text, pool, [](const std::string& line) { print(line + "\n"); }, log::terminal(STDOUT_FILENO));
   const SessionOptions session = session_options(config, true, config.cutoff_len);
   const PlanningInputs inputs =
       planning_inputs(config, model.architecture(), session, supervised_fraction(data));
@@ -82,15 +91,24 @@ int run(const Options& options) {
   print(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
                     result.total_steps, result.session_steps, result.last_loss));
   if (result.session_steps > 0) {
-    print(fmt::format("step: simulated {}, measured {} (median of {}), {:.0f} real tok/s\n",
-                      format_duration(planned.simulation.step), format_duration(result.median_step),
-                      result.session_steps, static_cast<double>(result.tokens) / result.step_seconds));
-    print(fmt::format("memory: planned {} in all tiers, measured {} resident after the last step\n",
-                      format_bytes(planned.program.device_bytes + planned.program.host_bytes),
-                      format_bytes(result.resident)));
+    const MeasuredStep measured{.step = result.median_step,
+                                .compute = result.median_compute,
+                                .exposed = std::max(0.0, result.median_step - result.median_compute),
+                                .device_peak = result.device_peak,
+                                .host_peak = result.host_peak};
+    print(planned_and_measured(planned, measured, inputs.machine));
+    const Bytes arenas = planned.program.device_bytes + planned.program.host_bytes;
+    print(
+        fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
+                    format_bytes(arenas), format_bytes(kProcessAllowance), format_bytes(result.resident),
+                    static_cast<double>(result.tokens) / result.step_seconds));
   }
   if (result.interrupted) {
-    log::info("stopped by a signal and saved; go on with resume_from_checkpoint=auto");
+    log::info("{}",
+              config.save_only_model
+                  ? "stopped by a signal; the model so far is saved, but save_only_model keeps nothing to "
+                    "resume from"
+                  : "stopped by a signal and saved; go on with resume_from_checkpoint=auto");
     return static_cast<int>(ExitCode::interrupted);
   }
   print(fmt::format("the model is in {}\n", config.output_dir));

@@ -22,9 +22,9 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-bool terminal() {
+bool terminal(int descriptor) {
   const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr && term != nullptr &&
+  return isatty(descriptor) == 1 && std::getenv("NO_COLOR") == nullptr && term != nullptr &&
          std::string_view(term) != "dumb";
 }
 

@@ -13,8 +13,9 @@ enum class Level { debug, info, warning, error };
 
 void write(Level level, const std::string& message);
 void set_level(Level lowest_shown);
-// True where standard error is a terminal that understands colours (NO_COLOR unset, TERM not dumb).
-bool terminal();
+// True where standard error (or another descriptor) is a terminal that understands colours (NO_COLOR unset,
+// TERM not dumb).
+bool terminal(int descriptor = 2);
 
 template <typename... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

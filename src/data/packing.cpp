@@ -12,8 +12,6 @@ namespace lazytrain {
 namespace {
 
 constexpr std::int64_t kWindowSlots = 64;
-constexpr std::int64_t kMaxSlotTokens = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxStepTokens = std::int64_t{1} << 31;
 
 // Fisher-Yates: each order is equally likely as far as the generator goes.
 template <typename T>

@@ -18,6 +18,10 @@
 
 namespace lazytrain {
 
+// The longest slot, and the most tokens of one step.
+inline constexpr std::int64_t kMaxSlotTokens = std::int64_t{1} << 24;
+inline constexpr std::int64_t kMaxStepTokens = std::int64_t{1} << 31;
+
 struct PackingOptions {
   std::int64_t slot_tokens = 2048;  // cutoff_len; no sample may be longer
   std::int64_t slots_per_step = 1;  // per_device_train_batch_size x gradient_accumulation_steps

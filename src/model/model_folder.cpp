@@ -1,5 +1,6 @@
 // Opening a model folder and reading its parameter groups. Writing one is model_export.cpp.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -35,6 +36,17 @@ void check_shape(const TensorView& found, const ParameterTensor& wanted, const s
     fail(ExitCode::model_file, "{}: tensor {} is stored as {}; only F32, F16 and BF16 can be trained", where,
          wanted.name, to_string(found.type));
   }
+}
+
+// A damaged file, or the end of a training run that went wrong.
+void check_finite(std::span<const float> values, const std::string& name,
+                  const std::filesystem::path& folder) {
+  constexpr std::uint32_t kExponent = 0x7F800000;  // all ones for NaN and infinity
+  bool finite = true;
+  for (const float value : values) finite &= (std::bit_cast<std::uint32_t>(value) & kExponent) != kExponent;
+  if (finite) return;
+  fail(ExitCode::model_file, "{}: tensor {} holds values that are not finite numbers; get the model again",
+       folder.string(), name);
 }
 
 void check_tied_copy(const Safetensors& tensors, const Architecture& architecture, const std::string& where) {
@@ -108,7 +120,9 @@ void ModelFolder::read_group(std::size_t group, std::span<float> out) const {
     const auto elements = static_cast<std::size_t>(tensor.elements);
     std::fill(out.begin() + static_cast<std::ptrdiff_t>(filled), out.begin() + tensor.offset, 0.0F);
     const TensorView& stored = impl_->tensors.at(tensor.name);
-    convert_to_float(stored.type, stored.bytes, out.subspan(begin, elements));
+    const std::span<float> values = out.subspan(begin, elements);
+    convert_to_float(stored.type, stored.bytes, values);
+    check_finite(values, tensor.name, impl_->path);
     filled = begin + elements;
   }
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(filled), out.end(), 0.0F);

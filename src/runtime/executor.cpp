@@ -147,7 +147,8 @@ struct Issue {
         decode_layer();
         return;
       case OpKind::recompute:
-        self.layer_.recompute(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::recomputed), op.full);
+        self.layer_.recompute(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::recomputed),
+                              op.full);
         return;
       case OpKind::backward:
         backward();
@@ -159,7 +160,8 @@ struct Issue {
         head_forward_backward();
         return;
       case OpKind::head_argmax:
-        self.head_.argmax(head_call(), running.head_count, reinterpret_cast<std::int32_t*>(at(OperandRole::loss)));
+        self.head_.argmax(head_call(), running.head_count,
+                          reinterpret_cast<std::int32_t*>(at(OperandRole::loss)));
         return;
       case OpKind::offload_gradient:
         offload(at(OperandRole::accumulator));
@@ -167,7 +169,8 @@ struct Issue {
       case OpKind::offload_head_gradient:
         offload(at(OperandRole::accumulator));
         if (op.buffer(OperandRole::output) >= 0)
-          self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), size(OperandRole::input));
+          self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input),
+                            size(OperandRole::input));
         return;
       case OpKind::zero_embedding_gradient:
       case OpKind::gather_embedding:
@@ -200,16 +203,18 @@ struct Issue {
   }
 
   void backward() const {
-    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash, at(OperandRole::stash),
-                                       at(OperandRole::recomputed));
-    self.layer_.backward(layer_call(), items, at(OperandRole::gradient), floats(OperandRole::accumulator), op.first);
+    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash,
+                                       at(OperandRole::stash), at(OperandRole::recomputed));
+    self.layer_.backward(layer_call(), items, at(OperandRole::gradient), floats(OperandRole::accumulator),
+                         op.first);
   }
 
   void head_forward_backward() const {
     const ParameterGroup& group = self.context_.groups.back();
     float* accumulator = floats(OperandRole::accumulator);
     const bool tied = self.context_.architecture.tied_head;
-    float* projection = tied ? floats(OperandRole::projection_accumulator) : accumulator + group.tensors[1].offset;
+    float* projection =
+        tied ? floats(OperandRole::projection_accumulator) : accumulator + group.tensors[1].offset;
     if (op.first) {
       self.device_.zero(stream, accumulator, size(OperandRole::accumulator));
       if (tied) self.device_.zero(stream, projection, size(OperandRole::projection_accumulator));
@@ -347,11 +352,10 @@ Executor::~Executor() {
 void Executor::allocate(Bytes device, Bytes host) {
   device_arena_ = device_.allocate(Tier::device, device);
   if (context_.tiers == TierModel::tiered) host_arena_ = device_.allocate(Tier::host, host);
-  if (options_.debug_memory) {
-    for (const Arena& arena : {device_arena_, host_arena_})
-      if (arena.data != nullptr)
-        std::memset(arena.data, static_cast<int>(kPattern), static_cast<std::size_t>(arena.size.value));
-  }
+  // A pattern shows afterwards how far up a run has written; the pages have to become real now in any case.
+  for (const Arena& arena : {device_arena_, host_arena_})
+    if (arena.data != nullptr)
+      std::memset(arena.data, static_cast<int>(kPattern), static_cast<std::size_t>(arena.size.value));
   // The update Program names every state buffer and nothing else: its offsets are everybody's.
   const Program states = lower_update_only(context_);
   const auto view = [&](const std::string& name) -> std::span<std::byte> {
@@ -410,24 +414,38 @@ StepOutcome Executor::run(const Program& program, Running& running) {
   const auto begin = Clock::now();
   if (running.timings) running.outcome.timings.assign(program.ops.size(), {});
   const auto since = [begin] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-  for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    const Op& op = program.ops[i];
-    Stream& stream = *streams_[static_cast<std::size_t>(op.stream)];
-    for (const OpIndex other : op.after)
-      device_.wait(stream,
-                   *events_[static_cast<std::size_t>(prepared.event[static_cast<std::size_t>(other)])]);
-    OpTiming* timing = running.timings ? &running.outcome.timings[i] : nullptr;
-    if (timing != nullptr) device_.call(stream, [=] { timing->start = since(); });
-    if (options_.debug_memory) poison_all_but(program, op, device_arena_, host_arena_);
-    Issue{*this, program, op, running, stream}.issue();
-    if (timing != nullptr) device_.call(stream, [=] { timing->end = since(); });
-    if (prepared.event[i] >= 0) device_.record(stream, *events_[static_cast<std::size_t>(prepared.event[i])]);
-    if (options_.debug_memory) {
-      device_.synchronize(stream);
-      unpoison(device_arena_, host_arena_);
+  // Work in the streams refers to `running`: whatever fails, all of it has ended before this returns.
+  std::exception_ptr failure;
+  try {
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+      const Op& op = program.ops[i];
+      Stream& stream = *streams_[static_cast<std::size_t>(op.stream)];
+      for (const OpIndex other : op.after)
+        device_.wait(stream,
+                     *events_[static_cast<std::size_t>(prepared.event[static_cast<std::size_t>(other)])]);
+      OpTiming* timing = running.timings ? &running.outcome.timings[i] : nullptr;
+      if (timing != nullptr) device_.call(stream, [=] { timing->start = since(); });
+      if (options_.debug_memory) poison_all_but(program, op, device_arena_, host_arena_);
+      Issue{*this, program, op, running, stream}.issue();
+      if (timing != nullptr) device_.call(stream, [=] { timing->end = since(); });
+      if (prepared.event[i] >= 0)
+        device_.record(stream, *events_[static_cast<std::size_t>(prepared.event[i])]);
+      if (options_.debug_memory) {
+        device_.synchronize(stream);
+        unpoison(device_arena_, host_arena_);
+      }
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (const auto& stream : streams_) {
+    try {
+      device_.synchronize(*stream);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
     }
   }
-  for (const auto& stream : streams_) device_.synchronize(*stream);
+  if (failure) std::rethrow_exception(failure);
   running.outcome.seconds = since();
   return std::move(running.outcome);
 }

@@ -62,7 +62,7 @@ class Executor {
                       const PrefillTokens& tokens);
   StepOutcome decode(const Program& program, const GenerationGeometry& geometry, const DecodeTokens& tokens);
 
-  // With debug_memory: one past the highest byte of a tier's arena that anything wrote.
+  // One past the highest byte of a tier's arena that anything wrote.
   [[nodiscard]] Bytes highest_byte_touched(Tier tier) const;
   // Whole arena of a tier (tests).
   [[nodiscard]] Arena arena(Tier tier) const { return tier == Tier::device ? device_arena_ : host_arena_; }

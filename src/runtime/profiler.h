@@ -50,6 +50,9 @@ void write_cost_table(const std::filesystem::path& path, const CostTable& costs)
 CostTable load_or_measure(const Architecture& architecture, const ProfileOptions& options,
                           const std::optional<std::filesystem::path>& given = {});
 
+// The table as lines of text, with rates where they say something.
+std::string costs_table(const CostTable& costs, const Architecture& architecture);
+
 // "AMD EPYC 9R14": the processor's own name.
 std::string processor_name();
 

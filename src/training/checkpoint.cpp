@@ -98,7 +98,10 @@ CheckpointManifest read_manifest(const fs::path& folder) {
       }
       manifest.files.push_back(std::move(file));
     }
-  } catch (const std::exception& fault) {
+  } catch (const nlohmann::json::exception&) {
+    fail(ExitCode::model_file, "{}: not a checkpoint manifest: a value is missing or of another kind",
+         path.string());
+  } catch (const std::invalid_argument& fault) {
     fail(ExitCode::model_file, "{}: not a checkpoint manifest: {}", path.string(), fault.what());
   }
   return manifest;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "core/log.h"
@@ -30,7 +32,8 @@ void to_standard_error(std::string_view text) {
 
 ProgressOptions progress_options(std::int64_t total_steps, std::int64_t steps_done, std::int64_t line_every) {
   ProgressOptions options{.total_steps = total_steps, .steps_done = steps_done, .line_every = line_every};
-  options.terminal = isatty(STDERR_FILENO) == 1;
+  const char* term = std::getenv("TERM");
+  options.terminal = isatty(STDERR_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
   options.colours = log::terminal();
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) options.width = size.ws_col;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/file.h"
+#include "data/packing.h"
 #include "formats/text_checks.h"
 #include "training/run_config_fields.h"
 
@@ -97,6 +98,14 @@ void check_together(const RunConfig& config, const Places& places, std::vector<s
       config.val_size != static_cast<double>(static_cast<std::int64_t>(config.val_size))) {
     fail(ExitCode::usage, "{}: {} is neither a share below 1 nor a whole number", place(places, "val_size"),
          config.val_size);
+  }
+  if (config.slots_per_step() > kMaxStepTokens / config.cutoff_len) {
+    fail(ExitCode::usage,
+         "{}: {} slots of {} tokens (per_device_train_batch_size x gradient_accumulation_steps x cutoff_len) "
+         "are "
+         "more than the {} tokens that a step can have",
+         place(places, "per_device_train_batch_size"), config.slots_per_step(), config.cutoff_len,
+         kMaxStepTokens);
   }
   if (config.micro_batch && *config.micro_batch > config.slots_per_step()) {
     fail(ExitCode::usage, "{}: {} slots in one layer call, but a step has {}", place(places, "micro_batch"),

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct ModelText {
   Tokenizer tokenizer;
   ChatTemplate chat_template;
   std::string template_reason;  // why this template, to be printed
+  std::int64_t vocabulary = 0;  // tokens that the model knows
+
+  // Error(model_file) where the tokenizer made a token that the model has no embedding for.
+  void require_known(std::span<const std::int32_t> ids) const;
 };
 // `wish` names a template; empty: the one that the folder's own template resembles.
 ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish);
@@ -38,9 +43,10 @@ struct RunData {
   [[nodiscard]] std::uint64_t fingerprint() const { return train.samples.fingerprint(); }
 };
 
-// Reads, tokenises and splits what the configuration names. `notice` receives lines for the user.
+// Reads, tokenises and splits what the configuration names. `notice` receives lines for the user; `colours`
+// says whether they may have some.
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,
-                      const std::function<void(const std::string&)>& notice);
+                      const std::function<void(const std::string&)>& notice, bool colours);
 
 PackingOptions packing_options(const RunConfig& config);
 

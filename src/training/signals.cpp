@@ -14,6 +14,8 @@ namespace {
 std::atomic<int> received{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not take a lock");
 std::atomic<bool> installed{false};
+std::atomic<bool> saves{true};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void say(std::string_view text) {
   // Nothing can be done in a handler about a message that cannot be written.
@@ -23,18 +25,20 @@ void say(std::string_view text) {
 void handle(int signal) {
   int none = 0;
   if (received.compare_exchange_strong(none, signal)) {
-    say("\nstopping after this step and saving; a second signal stops at once without saving\n");
+    say(saves ? "\nstopping after this step and saving; a second signal stops at once without saving\n"
+              : "\nstopping; a second signal stops at once\n");
     return;
   }
-  say("\nstopped at once; the last complete checkpoint is untouched\n");
+  say(saves ? "\nstopped at once; the last complete checkpoint is untouched\n" : "\nstopped at once\n");
   _exit(static_cast<int>(ExitCode::interrupted));
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(OnSignal purpose) {
   check(!installed.exchange(true), "one StopSignals at a time");
   received = 0;
+  saves = purpose == OnSignal::save;
   struct sigaction action {};
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;

@@ -1,16 +1,19 @@
 // Stopping on request: Ctrl-C and SIGTERM ask the trainer to finish the step, save and end; a second signal
-// ends the process at once. Either way the exit code is 130.
+// ends the process at once. Commands that save nothing end as soon as they can. The exit code is always 130.
 #pragma once
 
 #include <csignal>
 
 namespace lazytrain {
 
+// What a first signal leads to, for the message to the user.
+enum class OnSignal { save, end };
+
 // While one of these lives, SIGINT and SIGTERM set a flag instead of ending the process; afterwards the
 // earlier handlers are back. At most one at a time.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(OnSignal purpose = OnSignal::save);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -23,6 +23,15 @@ namespace {
 
 // As many non-finite steps in a row are taken as bad luck; one more as broken.
 constexpr std::int64_t kNonFiniteLimit = 3;
+// In these many first steps of a session the time of every op is taken.
+constexpr std::size_t kTimedSteps = 8;
+
+Seconds median(std::vector<Seconds> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 AdamWStep adamw_step(const RunConfig& config, double lr, std::int64_t number) {
   return {.lr = lr,
@@ -76,30 +85,32 @@ class Trainer {
     progress_ = &progress;
     progress.start();
     const std::int64_t first_step = state_.step;
+    // A signal may have cut the evaluation short that belonged to the step this run goes on from.
+    if (state_.step > 0 && evaluation_due() && log.last_evaluation() != state_.step) evaluate();
     while (state_.step < total_steps_ && !run_.signals.requested()) step();
-    const bool interrupted = state_.step < total_steps_;
     drain();
+    const auto evaluated = [&] { return !evaluate_ || log.last_evaluation() == state_.step; };
+    if (state_.step == total_steps_ && !evaluated()) evaluate();
+    const bool interrupted = state_.step < total_steps_ || !evaluated();
     TrainingResult result{.steps = state_.step,
                           .session_steps = state_.step - first_step,
                           .total_steps = total_steps_,
                           .tokens = progress.tokens(),
                           .step_seconds = 0,
-                          .median_step = 0,
+                          .median_step = median(step_seconds_),
+                          .median_compute = median(compute_seconds_),
                           .last_loss = last_loss_,
+                          .device_peak = session_.executor().highest_byte_touched(Tier::device),
+                          .host_peak = run_.machine.tiers == TierModel::unified
+                                           ? Bytes{0}
+                                           : session_.executor().highest_byte_touched(Tier::host),
                           .resident = resident_memory(),
                           .interrupted = interrupted};
     for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
-    if (!step_seconds_.empty()) {
-      std::nth_element(step_seconds_.begin(),
-                       step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2),
-                       step_seconds_.end());
-      result.median_step = step_seconds_[step_seconds_.size() / 2];
-    }
     if (interrupted) {
       save();
       return result;
     }
-    if (evaluate_ && last_evaluation_ != state_.step) evaluate();
     log.finished(point(), loss_steps_ > 0 ? loss_total_ / static_cast<double>(loss_steps_) : 0.0,
                  progress.elapsed(), static_cast<std::int64_t>(run_.data.train_samples.size()));
     log.write_state(point());
@@ -139,7 +150,9 @@ class Trainer {
     }
     const double lr = learning_rate(schedule_, state_.step, total_steps_, warmup_, config_.learning_rate);
     const StepOutcome outcome = session_.executor().train(run_.program, step_tokens(batch),
-                                                          adamw_step(config_, lr, state_.updates + 1));
+                                                          adamw_step(config_, lr, state_.updates + 1),
+                                                          step_seconds_.size() < kTimedSteps);
+    if (!outcome.timings.empty()) compute_seconds_.push_back(compute_time(outcome));
     ++state_.step;
     state_.tokens += batch.real_tokens;
     state_.cursor = stream_.cursor();
@@ -160,8 +173,16 @@ class Trainer {
                      .seconds = outcome.seconds});
     if (state_.step % config_.logging_steps == 0 || state_.step == total_steps_)
       log_->training(point(), {.loss = last_loss_, .grad_norm = outcome.gradient_norm, .lr = lr});
-    if (evaluate_ && state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0) evaluate();
+    if (evaluation_due()) evaluate();
     if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save();
+  }
+
+  [[nodiscard]] Seconds compute_time(const StepOutcome& outcome) const {
+    Seconds sum = 0;
+    for (std::size_t i = 0; i < outcome.timings.size(); ++i)
+      if (run_.program.ops[i].stream == StreamId::compute)
+        sum += outcome.timings[i].end - outcome.timings[i].start;
+    return sum;
   }
 
   void refuse_non_finite() {
@@ -180,13 +201,16 @@ class Trainer {
 
   void drain() { session_.executor().drain(update_); }
 
+  [[nodiscard]] bool evaluation_due() const {
+    return evaluate_ && state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0;
+  }
+
   void evaluate() {
     drain();
     const EvaluationResult result =
         lazytrain::evaluate(session_, *evaluate_, run_.data.eval_source(), run_.data.eval_samples,
                             config_.packing, [&] { return run_.signals.requested(); });
     if (run_.signals.requested()) return;  // half an evaluation is none
-    last_evaluation_ = state_.step;
     progress_->message(fmt::format("step {}: evaluation loss {:.4f} ({} supervised tokens, {})", state_.step,
                                    result.loss, result.supervised, format_duration(result.seconds)));
     log_->evaluation(
@@ -285,9 +309,9 @@ class Trainer {
   TrainerState state_;
   TrainerLog* log_ = nullptr;
   Progress* progress_ = nullptr;
-  std::vector<Seconds> step_seconds_;
+  std::vector<Seconds> step_seconds_, compute_seconds_;
   double last_loss_ = 0, loss_total_ = 0;
-  std::int64_t loss_steps_ = 0, non_finite_ = 0, last_save_ = -1, last_evaluation_ = -1;
+  std::int64_t loss_steps_ = 0, non_finite_ = 0, last_save_ = -1;
   std::filesystem::path last_checkpoint_;
 };
 

@@ -41,8 +41,10 @@ struct TrainingResult {
   std::int64_t tokens = 0;   // real tokens of this session
   Seconds step_seconds = 0;  // of this session's steps, without evaluation and saving
   Seconds median_step = 0;
+  Seconds median_compute = 0;  // of the compute stream, in the first steps
   double last_loss = 0;
-  Bytes resident;  // anonymous and shared memory of the process after the last step
+  Bytes device_peak, host_peak;  // highest byte written in each arena
+  Bytes resident;            // anonymous and shared memory of the process after the last step
   bool interrupted = false;  // stopped by a signal; a checkpoint holds everything
 };
 

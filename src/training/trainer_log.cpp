@@ -78,8 +78,9 @@ void TrainerLog::read_history(std::int64_t step, std::string_view state_json) {
       fail(ExitCode::model_file, "{}: an entry of 'log_history' has no step", kStateName);
     }
     // A run that is continued has not finished: its summary will be written anew.
-    if (number->get<std::int64_t>() <= step && !entry.contains("train_runtime"))
-      history_.push_back(entry.dump());
+    if (number->get<std::int64_t>() > step || entry.contains("train_runtime")) continue;
+    history_.push_back(entry.dump());
+    if (entry.contains("eval_loss")) last_evaluation_ = number->get<std::int64_t>();
   }
   const auto metric = state.find("best_metric");
   const auto best = state.find("best_global_step");
@@ -156,6 +157,7 @@ void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& l
   entry["eval_steps_per_second"] = per_second(log.steps, log.runtime);
   entry["step"] = point.step;
   history_.push_back(entry.dump());
+  last_evaluation_ = point.step;
   if (std::isfinite(log.loss) && (!best_metric_ || log.loss < *best_metric_)) {
     best_metric_ = log.loss;
     best_step_ = point.step;

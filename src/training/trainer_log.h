@@ -71,6 +71,8 @@ class TrainerLog {
   // The best (lowest) evaluation loss so far and its step.
   [[nodiscard]] std::optional<double> best_metric() const { return best_metric_; }
   [[nodiscard]] std::int64_t best_step() const { return best_step_; }
+  // The step of the last evaluation in the history, 0 before the first.
+  [[nodiscard]] std::int64_t last_evaluation() const { return last_evaluation_; }
 
  private:
   void read_history(std::int64_t step, std::string_view state_json);
@@ -81,7 +83,7 @@ class TrainerLog {
   TrainerLogSettings settings_;
   std::vector<std::string> history_;  // JSON objects
   std::optional<double> best_metric_;
-  std::int64_t best_step_ = 0;
+  std::int64_t best_step_ = 0, last_evaluation_ = 0;
 };
 
 // "0:01:05", "1 day, 2:03:04": as Python prints a timedelta of whole seconds.

@@ -95,6 +95,7 @@ TEST(TrainerLog, ResumeDropsWhatLiesBeyondTheStep) {
   EXPECT_EQ(lines(folder.path() / "trainer_log.jsonl").size(), 3U);
   EXPECT_EQ(log.best_metric(), 0.25);
   EXPECT_EQ(log.best_step(), 20);
+  EXPECT_EQ(log.last_evaluation(), 20);
   log.training(point(30), {.loss = 7});
   const auto resumed = nlohmann::json::parse(log.state_json(point(30)));
   EXPECT_EQ(resumed["log_history"].size(), 4U);

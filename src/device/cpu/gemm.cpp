@@ -74,6 +74,9 @@ Lines lines_of_a(const GemmShape& s) {
 Lines lines_of_b(const GemmShape& s) {
   return s.b_column == 1 ? Lines{s.k, s.n, s.b_row} : Lines{s.n, s.k, s.b_column};
 }
+Lines lines_of_c(const GemmShape& s) {
+  return {s.m, s.n, s.c_row};
+}
 
 void note_reads(const std::byte* data, const Lines& lines, DataType type) {
   for (std::int64_t i = 0; i < lines.lines; ++i) {
@@ -94,24 +97,27 @@ void note_accesses(const GemmShape& s, const std::byte* a, const std::byte* b, c
 
 // Matrices with gaps between their lines are copied to and from dense ones in scratch: oneDNN's kernels for
 // dense matrices (the only ones that use AMX tiles, too) work in scratch that we give them, where the one
-// that takes gaps allocates some in every call. The copies cost as much as those kernels gain, 1 to 4 %.
-// oneDNN 3.2 has its fast kernels only for operands whose lines lie behind one another, and its other kernels
-// allocate memory in every call: an operand with gaps is copied into the thread's scratch first.
+// that takes gaps allocates some in every call. The copies cost 1 to 4 %, as much as those kernels gain.
 bool has_gaps(const Lines& lines) {
   return lines.lines > 1 && lines.stride != lines.length;
 }
 
-std::int64_t compact_bytes(const Lines& lines, DataType type) {
+std::int64_t dense_bytes(const Lines& lines, DataType type) {
   return has_gaps(lines) ? align_up({lines.lines * lines.length * size_of(type)}, kBufferAlignment).value : 0;
 }
 
-// The operand as it is, or its copy without gaps at `to`.
-const std::byte* compact(const std::byte* from, const Lines& lines, DataType type, std::byte* to) {
-  if (!has_gaps(lines)) return from;
+void copy_lines(const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride,
+                const Lines& lines, DataType type) {
   const auto bytes = static_cast<std::size_t>(lines.length * size_of(type));
   for (std::int64_t i = 0; i < lines.lines; ++i) {
-    std::memcpy(to + static_cast<std::size_t>(i) * bytes, from + i * lines.stride * size_of(type), bytes);
+    std::memcpy(to + i * to_stride * size_of(type), from + i * from_stride * size_of(type), bytes);
   }
+}
+
+// The matrix as it is, or its dense copy at `to`.
+const std::byte* dense(const std::byte* from, const Lines& lines, DataType type, std::byte* to) {
+  if (!has_gaps(lines)) return from;
+  copy_lines(from, lines.stride, to, lines.length, lines, type);
   return to;
 }
 
@@ -123,13 +129,11 @@ class DnnlGemm final : public Gemm {
     const auto type = dnnl_type(shape.operand);
     const Lines a = lines_of_a(shape);
     const Lines b = lines_of_b(shape);
-    const std::int64_t a_stride = has_gaps(a) ? a.length : a.stride;
-    const std::int64_t b_stride = has_gaps(b) ? b.length : b.stride;
     a_ = memory::desc({shape.m, shape.k}, type,
-                      shape.a_column == 1 ? memory::dims{a_stride, 1} : memory::dims{1, a_stride});
+                      shape.a_column == 1 ? memory::dims{a.length, 1} : memory::dims{1, a.length});
     b_ = memory::desc({shape.k, shape.n}, type,
-                      shape.b_column == 1 ? memory::dims{b_stride, 1} : memory::dims{1, b_stride});
-    c_ = memory::desc({shape.m, shape.n}, dnnl_type(shape.result), memory::dims{shape.c_row, 1});
+                      shape.b_column == 1 ? memory::dims{b.length, 1} : memory::dims{1, b.length});
+    c_ = memory::desc({shape.m, shape.n}, dnnl_type(shape.result), memory::format_tag::ab);
     if (shape.bias) bias_ = memory::desc({1, shape.n}, type, memory::format_tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -142,8 +146,9 @@ class DnnlGemm final : public Gemm {
     const dnnl::matmul::primitive_desc description(engine(), a_, b_, bias_, c_, attributes);
     scratchpad_ = description.scratchpad_desc();
     product_ = dnnl::matmul(description);
-    a_bytes_ = compact_bytes(a, shape.operand);
-    b_bytes_ = compact_bytes(b, shape.operand);
+    a_bytes_ = dense_bytes(a, shape.operand);
+    b_bytes_ = dense_bytes(b, shape.operand);
+    c_bytes_ = dense_bytes(lines_of_c(shape), shape.result);
   }
 
   void run(const std::byte* a, const std::byte* b, const void* bias, std::byte* c) const override {
@@ -153,27 +158,33 @@ class DnnlGemm final : public Gemm {
   // With scratch of the caller, scratch_size() bytes.
   void run(const std::byte* a, const std::byte* b, const void* bias, std::byte* c, std::byte* scratch) const {
     note_accesses(shape_, a, b, bias, c);
-    a = compact(a, lines_of_a(shape_), shape_.operand, scratch);
-    b = compact(b, lines_of_b(shape_), shape_.operand, scratch + a_bytes_);
+    a = dense(a, lines_of_a(shape_), shape_.operand, scratch);
+    scratch += a_bytes_;
+    b = dense(b, lines_of_b(shape_), shape_.operand, scratch);
+    scratch += b_bytes_;
+    const Lines lines = lines_of_c(shape_);
+    std::byte* result = c_bytes_ > 0 ? scratch : c;
+    scratch += c_bytes_;
+    if (c_bytes_ > 0 && shape_.accumulate) dense(c, lines, shape_.result, result);
     const auto argument = [](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine(), const_cast<void*>(data));
     };
-    product_.execute(workspace().stream,
-                     {{DNNL_ARG_SRC, argument(a_, a)},
-                      {DNNL_ARG_WEIGHTS, argument(b_, b)},
-                      {DNNL_ARG_BIAS, argument(bias_, bias)},
-                      {DNNL_ARG_DST, argument(c_, c)},
-                      {DNNL_ARG_SCRATCHPAD, argument(scratchpad_, scratch + a_bytes_ + b_bytes_)}});
+    product_.execute(workspace().stream, {{DNNL_ARG_SRC, argument(a_, a)},
+                                          {DNNL_ARG_WEIGHTS, argument(b_, b)},
+                                          {DNNL_ARG_BIAS, argument(bias_, bias)},
+                                          {DNNL_ARG_DST, argument(c_, result)},
+                                          {DNNL_ARG_SCRATCHPAD, argument(scratchpad_, scratch)}});
+    if (c_bytes_ > 0) copy_lines(result, lines.length, c, lines.stride, lines, shape_.result);
   }
   [[nodiscard]] std::int64_t scratch_size() const {
-    return a_bytes_ + b_bytes_ + static_cast<std::int64_t>(scratchpad_.get_size());
+    return a_bytes_ + b_bytes_ + c_bytes_ + static_cast<std::int64_t>(scratchpad_.get_size());
   }
 
  private:
   GemmShape shape_;
   dnnl::memory::desc a_, b_, c_, bias_, scratchpad_;
   dnnl::matmul product_;
-  std::int64_t a_bytes_ = 0, b_bytes_ = 0;  // of the copies
+  std::int64_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;  // of the dense copies
 };
 
 void widen(const std::byte* from, const Lines& lines, float* to) {

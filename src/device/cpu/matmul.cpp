@@ -30,19 +30,27 @@ constexpr std::int64_t parts_of_at_most(std::int64_t extent, std::int64_t tile) 
 // At least this many tiles a slot where the sizes allow it: two and four threads are then evenly loaded.
 constexpr std::int64_t kTilesPerSlot = 4;
 
-// The tiles of one block of rows (a slot, or what is left after the last whole one) times `columns`, for sums
-// of `depth` products. Wide tiles pack the weights once for many columns, so rows are cut first. Where the
-// weights of all columns do not stay in the cache (very wide, or very deep), fewer and higher row tiles read
-// them fewer times. Figures: bench/device_bench.cpp.
+// The tiles of one block of rows (a slot, or what is left after the last whole one). Figures:
+// bench/device_bench.cpp.
 struct RowBlock {
   Cut rows, columns;
 
   RowBlock() = default;
-  RowBlock(std::int64_t row_count, std::int64_t column_count, std::int64_t depth) {
-    const bool large_weights = column_count >= 2048 || depth >= 8192;
-    rows = Cut(row_count, parts_of_at_most(row_count, large_weights ? 256 : 128));
-    const std::int64_t wanted = parts_of_at_most(kTilesPerSlot, rows.count);
-    columns = Cut(column_count, std::max(wanted, parts_of_at_most(column_count, 1024)));
+  // Rows are cut first, all columns stay together: then neither y nor the weights have gaps, which would be
+  // copied. Few rows are cut in columns, as far as four tiles need it.
+  static RowBlock forward(std::int64_t row_count, std::int64_t column_count) {
+    RowBlock block;
+    block.rows = Cut(row_count, parts_of_at_most(row_count, 128));
+    block.columns = Cut(column_count, parts_of_at_most(kTilesPerSlot, block.rows.count));
+    return block;
+  }
+  // Only rows are cut: a tile of the weights' columns would be copied for every tile of rows.
+  static RowBlock input_gradient(std::int64_t row_count, std::int64_t column_count) {
+    RowBlock block;
+    const std::int64_t tile = std::clamp<std::int64_t>(row_count / kTilesPerSlot, 32, 128);
+    block.rows = Cut(row_count, parts_of_at_most(row_count, tile));
+    block.columns = Cut(column_count, 1);
+    return block;
   }
   [[nodiscard]] std::int64_t tiles() const { return rows.count * columns.count; }
 };
@@ -72,6 +80,7 @@ struct RowProduct {
   const void* bias;
   void* y;
   bool accumulate;
+  RowBlock (*cut)(std::int64_t rows, std::int64_t columns);
 };
 
 void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
@@ -86,7 +95,7 @@ void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
   const auto make_block = [&](std::int64_t rows) {
     Block made;
     if (rows == 0) return made;
-    made.block = RowBlock(rows, op.columns, op.depth);
+    made.block = op.cut(rows, op.columns);
     made.gemms = find_gemms(gemms, made.block.rows, made.block.columns, [&](std::int64_t m, std::int64_t n) {
       return GemmShape{.operand = op.type,
                        .result = op.type,
@@ -143,7 +152,8 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearForward& op) {
             .b_column = op.in,
             .bias = op.bias,
             .y = op.y,
-            .accumulate = op.accumulate});
+            .accumulate = op.accumulate,
+            .cut = RowBlock::forward});
 }
 
 void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op) {
@@ -159,15 +169,17 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op) {
             .b_column = 1,
             .bias = nullptr,
             .y = op.dx,
-            .accumulate = op.accumulate});
+            .accumulate = op.accumulate,
+            .cut = RowBlock::input_gradient});
 }
 
 void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op) {
   check(op.rows >= 0 && op.slot_rows > 0 && op.in > 0 && op.out > 0, "a weight gradient has sizes above 0");
   const std::int64_t slots = op.rows / op.slot_rows;
   const std::int64_t rest = op.rows % op.slot_rows;
+  // Only the rows of dweight are cut: x is then read as it is, and a tile's part of dy is copied once a slot.
   const Cut out(op.out, std::max(kTilesPerSlot, parts_of_at_most(op.out, 256)));
-  const Cut in(op.in, parts_of_at_most(op.in, 1536));
+  const Cut in(op.in, 1);
   const auto gemms_of_depth = [&](std::int64_t depth) {
     return find_gemms(gemms, out, in, [&](std::int64_t m, std::int64_t n) {
       return GemmShape{.operand = op.type,

@@ -1,0 +1,46 @@
+// A CostTable as text.
+#include <fmt/core.h>
+
+#include "runtime/profiler.h"
+
+namespace lazytrain {
+
+std::string costs_table(const CostTable& costs, const Architecture& architecture) {
+  const auto tokens = static_cast<double>(costs.slot_tokens);
+  const LayerFlops flops = layer_flops(architecture, tokens / 2);
+  std::string text = fmt::format("costs ({}){}{}, slots of {} tokens\n", costs.source,
+                                 costs.machine.empty() ? "" : ": ", costs.machine, costs.slot_tokens);
+  const auto row = [&](const char* what, const std::string& value, const std::string& more = {}) {
+    text += fmt::format("  {:<44} {:>12}{}{}\n", what, value, more.empty() ? "" : "   ", more);
+  };
+  const auto milliseconds = [](Seconds seconds) { return fmt::format("{:.3f} ms", 1e3 * seconds); };
+  const auto rate = [](double floating_point_operations, Seconds seconds) {
+    return seconds > 0 ? fmt::format("{:.0f} GFLOP/s", floating_point_operations / seconds / 1e9)
+                       : std::string();
+  };
+  const LayerCosts& layer = costs.layer;
+  row("layer forward, a slot", milliseconds(layer.forward), rate(tokens * flops.forward, layer.forward));
+  row("layer backward", milliseconds(layer.backward), rate(2 * tokens * flops.forward, layer.backward));
+  for (const StashLevel level : kStashLevels)
+    if (level != StashLevel::all)
+      row(fmt::format("layer re-forward, stash {}", to_string(level)).c_str(),
+          milliseconds(layer.recompute[static_cast<std::size_t>(level)]));
+  row("down projection, which a re-forward may skip", milliseconds(layer.down_projection));
+  row("head with loss and backward, a slot", milliseconds(costs.head),
+      rate(3 * tokens * head_flops(architecture), costs.head));
+  row("head with loss", milliseconds(costs.head_forward),
+      rate(tokens * head_flops(architecture), costs.head_forward));
+  row("embedding rows out, a slot", milliseconds(costs.gather_embedding));
+  row("embedding gradient in, a slot", milliseconds(costs.scatter_embedding));
+  row("embedding gradient rounded and summed, a step", milliseconds(costs.finish_embedding));
+  row("optimizer", fmt::format("{:.0f} M/s", 1e-6 / costs.update_per_parameter), "parameters");
+  row("gradient rounded and summed", fmt::format("{:.0f} M/s", 1e-6 / costs.offload_gradient_per_element),
+      "elements");
+  row("plain copy to the device", fmt::format("{:.2f} GB/s", costs.copy_h2d));
+  row("plain copy to the host", fmt::format("{:.2f} GB/s", costs.copy_d2h));
+  row("an op", fmt::format("{:.1f} us", 1e6 * costs.op_overhead));
+  row("waking a stream that stood still", fmt::format("{:.1f} us", 1e6 * costs.handover));
+  return text;
+}
+
+}  // namespace lazytrain
