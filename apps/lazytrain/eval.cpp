@@ -160,7 +160,7 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
   command->add_option("--samples", options->samples, "evaluate only the first so many")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
   command->add_flag("--loss-only", options->loss_only, "leave out the generation");
   command->footer("Example:\n  lazytrain eval run.yaml model_name_or_path=runs/a --samples 120\n");

@@ -125,6 +125,7 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
                 .micro_batch = config.micro_batch.value_or(0)},
       .supervised_fraction = supervised_fraction,
       .optimizer_overlap = {}};
+  if (config.policy == "every-k") inputs.every_k = config.every_k;
   if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";
   return inputs;
 }

@@ -25,10 +25,12 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     if (boundary.device_micro_batches < 0 || boundary.device_micro_batches > micro_batches)
       refuse(fmt::format("a boundary has {} of {} micro-batches on the device", boundary.device_micro_batches,
                          micro_batches));
-  for (const LayerPlan& layer : plan.layers)
+  for (const LayerPlan& layer : plan.layers) {
+    if (layer.weights_resident) refuse("resident weights are not something this version can run");
     if (layer.stash_device_micro_batches < 0 || layer.stash_device_micro_batches > micro_batches)
       refuse(fmt::format("a stash has {} of {} micro-batches on the device", layer.stash_device_micro_batches,
                          micro_batches));
+  }
   if (plan.weight_slots < 1 || plan.weight_slots > 1024)
     refuse(fmt::format("{} weight slots", plan.weight_slots));
   if (plan.gradient_slots < 1 || plan.gradient_slots > 1024)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -133,13 +134,25 @@ Candidate Candidates::roomiest(const Plan& shape, const std::string& variant) {
   return candidate;
 }
 
+namespace {
+
+// The K of policy every-k that are tried.
+std::vector<std::int64_t> intervals(const PlanningInputs& inputs) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  if (inputs.every_k) return {std::min(*inputs.every_k, layers)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(std::min(kMostInterval, layers)));
+  std::iota(all.begin(), all.end(), 1);
+  return all;
+}
+
+}  // namespace
+
 std::vector<Candidate> Candidates::of(const std::string& policy) {
-  const std::int64_t layers = inputs_.context.architecture.layers;
   const bool unified = inputs_.context.tiers == TierModel::unified;
   std::vector<Candidate> found;
   if (is(policy, "megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
   if (is(policy, "every-k"))
-    for (std::int64_t k = 1; k <= std::min(kMostInterval, layers); ++k)
+    for (const std::int64_t k : intervals(inputs_))
       found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
   if (is(policy, "keep-all")) found.push_back(roomiest(keep_all_plan(inputs_, batch_), ""));
   if (policy == "offload-all" || (policy == "auto" && !unified)) {
@@ -251,11 +264,9 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
                                     const std::string& policy) {
   std::vector<Plan> shapes;
-  const std::int64_t layers = inputs.context.architecture.layers;
   if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
   if (is(policy, "every-k"))
-    for (std::int64_t k = 1; k <= std::min(kMostInterval, layers); ++k)
-      shapes.push_back(every_k_plan(inputs, batch, k));
+    for (const std::int64_t k : intervals(inputs)) shapes.push_back(every_k_plan(inputs, batch, k));
   if (is(policy, "keep-all")) shapes.push_back(keep_all_plan(inputs, batch));
   if (is(policy, "offload-all")) {
     shapes.push_back(offload_all_plan(inputs, batch, StashLevel::none));
