@@ -23,7 +23,7 @@ struct ProfileOptions {
   DataType type = DataType::bf16;
   // As the run will have it. Capacity and rates of an emulated device are left aside: the profiler takes the
   // memory it needs, and copies are timed at memory speed.
-  CpuDeviceOptions device;
+  CpuDeviceOptions device = {};
   std::int64_t slot_tokens = 512;
   std::int64_t micro_batch = 1;  // slots of one timed layer call
   bool quick = false;            // fewer rounds, and the head on a part of the vocabulary

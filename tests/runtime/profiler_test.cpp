@@ -1,4 +1,5 @@
 // Measured costs: every field is filled, tables survive their files, and a kept table is used again.
+#include "core/error.h"
 #include "runtime/profiler.h"
 
 #include <gmock/gmock.h>
