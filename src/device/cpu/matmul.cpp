@@ -38,17 +38,19 @@ struct RowBlock {
   RowBlock() = default;
   // Rows are cut first, all columns stay together: then neither y nor the weights have gaps, which would be
   // copied. Few rows are cut in columns, as far as four tiles need it.
-  static RowBlock forward(std::int64_t row_count, std::int64_t column_count) {
+  static RowBlock forward(std::int64_t row_count, std::int64_t column_count, std::int64_t /*depth*/) {
     RowBlock block;
     block.rows = Cut(row_count, parts_of_at_most(row_count, 128));
     block.columns = Cut(column_count, parts_of_at_most(kTilesPerSlot, block.rows.count));
     return block;
   }
-  // Only rows are cut: a tile of the weights' columns would be copied for every tile of rows.
-  static RowBlock input_gradient(std::int64_t row_count, std::int64_t column_count) {
+  // Only rows are cut: a tile of the weights' columns would be copied for every tile of rows. Every tile
+  // packs all weights, so deep sums (a head's) make do with two.
+  static RowBlock input_gradient(std::int64_t row_count, std::int64_t column_count, std::int64_t depth) {
     RowBlock block;
-    const std::int64_t tile = std::clamp<std::int64_t>(row_count / kTilesPerSlot, 32, 128);
-    block.rows = Cut(row_count, parts_of_at_most(row_count, tile));
+    const std::int64_t wanted = depth >= 8192 ? 2 : kTilesPerSlot;
+    block.rows =
+        Cut(row_count, parts_of_at_most(row_count, std::clamp<std::int64_t>(row_count / wanted, 64, 128)));
     block.columns = Cut(column_count, 1);
     return block;
   }
@@ -80,7 +82,7 @@ struct RowProduct {
   const void* bias;
   void* y;
   bool accumulate;
-  RowBlock (*cut)(std::int64_t rows, std::int64_t columns);
+  RowBlock (*cut)(std::int64_t rows, std::int64_t columns, std::int64_t depth);
 };
 
 void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
@@ -95,7 +97,7 @@ void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
   const auto make_block = [&](std::int64_t rows) {
     Block made;
     if (rows == 0) return made;
-    made.block = op.cut(rows, op.columns);
+    made.block = op.cut(rows, op.columns, op.depth);
     made.gemms = find_gemms(gemms, made.block.rows, made.block.columns, [&](std::int64_t m, std::int64_t n) {
       return GemmShape{.operand = op.type,
                        .result = op.type,
