@@ -63,7 +63,8 @@ class Device {
   // Runs a host function inside the stream (host, disk streams; short calls on compute: bookkeeping).
   virtual void call(Stream& stream, std::function<void()> function) = 0;
 
-  virtual void copy(Stream& stream, void* dst, const void* src, Bytes size) = 0;  // paced by the stream's link
+  virtual void copy(Stream& stream, void* dst, const void* src,
+                    Bytes size) = 0;  // paced by the stream's link
   virtual void zero(Stream& stream, void* dst, Bytes size) = 0;
 
   virtual void run(Stream& stream, const LinearForward& op) = 0;

@@ -20,7 +20,9 @@
 namespace lazytrain {
 
 enum class DataType : std::uint8_t { f32, bf16 };
-constexpr std::int64_t size_of(DataType type) { return type == DataType::f32 ? 4 : 2; }
+constexpr std::int64_t size_of(DataType type) {
+  return type == DataType::f32 ? 4 : 2;
+}
 
 // y[rows, out] = x[rows, in] * weight[out, in]^T (+ bias[out]) (+ y where accumulate).
 struct LinearForward {
@@ -124,7 +126,9 @@ struct AttentionBackward {
   void* dqkv;
   float* workspace;  // [rows, heads]: row sums of dcore * core
 };
-constexpr Bytes attention_backward_workspace(std::int64_t rows, std::int64_t heads) { return {rows * heads * 4}; }
+constexpr Bytes attention_backward_workspace(std::int64_t rows, std::int64_t heads) {
+  return {rows * heads * 4};
+}
 
 // One new token per sequence against its key-value cache. qkv[sequences, (heads + 2 kv_heads) * head_dim],
 // already rotated; the key and value are appended at index length[s] of sequence s, then query s attends
@@ -198,7 +202,8 @@ struct GatherRows {
   void* out;
 };
 
-// Scatter: zeroes out[rows], then out[index[i]] = x[i] for i < count with index[i] >= 0 (indices are distinct).
+// Scatter: zeroes out[rows], then out[index[i]] = x[i] for i < count with index[i] >= 0 (indices are
+// distinct).
 struct ScatterRows {
   DataType type;
   std::int64_t count, rows, width;
@@ -220,7 +225,9 @@ struct Add {
 // *rounded* values of the k-th run of kNormChunk elements, in fp64, in element order of fixed lanes.
 // The global norm is the sum of all partials in chunk order, so it depends on nothing but the values.
 inline constexpr std::int64_t kNormChunk = 65536;
-constexpr std::int64_t norm_chunks(std::int64_t elements) { return (elements + kNormChunk - 1) / kNormChunk; }
+constexpr std::int64_t norm_chunks(std::int64_t elements) {
+  return (elements + kNormChunk - 1) / kNormChunk;
+}
 struct OffloadGradient {
   DataType type;
   std::int64_t elements;

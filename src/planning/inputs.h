@@ -22,10 +22,10 @@ struct PlanningInputs {
   Machine machine;
   CostTable costs;  // for batch.slot_tokens
   WorkspaceFunction workspace;
-  BatchGeometry batch;                    // micro_batch 0: the planner chooses it
-  double supervised_fraction = 1;         // of the tokens, scales the head's time
-  std::optional<bool> optimizer_overlap;  // empty: the planner chooses
-  std::optional<std::int64_t> every_k = {};    // of policy every-k; empty: all small K are tried
+  BatchGeometry batch;                       // micro_batch 0: the planner chooses it
+  double supervised_fraction = 1;            // of the tokens, scales the head's time
+  std::optional<bool> optimizer_overlap;     // empty: the planner chooses
+  std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
   // What the user calls the two budgets, for messages.
   std::string device_key = "device_memory", host_key = "host_memory";
 };

@@ -44,8 +44,8 @@ struct TrainingResult {
   Seconds median_compute = 0;  // of the compute stream, in the first steps
   double last_loss = 0;
   Bytes device_peak, host_peak;  // highest byte written in each arena
-  Bytes resident;            // anonymous and shared memory of the process after the last step
-  bool interrupted = false;  // stopped by a signal; a checkpoint holds everything
+  Bytes resident;                // anonymous and shared memory of the process after the last step
+  bool interrupted = false;      // stopped by a signal; a checkpoint holds everything
 };
 
 // What a checkpoint must agree with to be resumed.

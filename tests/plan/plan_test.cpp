@@ -50,8 +50,10 @@ TEST(Plan, RoundTrip) {
     EXPECT_EQ(again.simulated_step, plan.simulated_step);
     EXPECT_EQ(again.sweep_last_layer, plan.sweep_last_layer);
     // A plan file can say that weights stay on the device; running one is refused.
-    if (n % 2 == 0) EXPECT_THROW(check_plan(again, architecture, "plan.json"), Error);
-    else EXPECT_NO_THROW(check_plan(again, architecture, "plan.json"));
+    if (n % 2 == 0)
+      EXPECT_THROW(check_plan(again, architecture, "plan.json"), Error);
+    else
+      EXPECT_NO_THROW(check_plan(again, architecture, "plan.json"));
   }
 }
 

@@ -105,8 +105,8 @@ struct BlockView {
   }
 };
 
-// Rows of a head lie far apart (a whole qkv row or cache entry), which the processor does not foresee: they are
-// asked for this many rows ahead. Past the end of the array that does no harm.
+// Rows of a head lie far apart (a whole qkv row or cache entry), which the processor does not foresee: they
+// are asked for this many rows ahead. Past the end of the array that does no harm.
 inline constexpr std::int64_t kPrefetchRows = 16;
 
 // block[kBlock][padded] = rows of one head times `scale`; rows beyond count and columns beyond head_dim are
