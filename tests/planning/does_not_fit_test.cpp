@@ -1,8 +1,6 @@
 // The sentence that says what does not fit: its figures are true, and what it offers works.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "core/units.h"
 #include "planning/candidates.h"
 #include "planning/planning_support.h"
@@ -20,10 +18,12 @@ std::string refusal(const PlanningInputs& inputs, const std::string& policy) {
   return error->what();
 }
 
-// What stands behind `key: ` in the sentence.
+// What stands behind `key: ` in the sentence, digits and capitals.
 std::string offered(const std::string& sentence, const std::string& key) {
-  std::smatch match;
-  return std::regex_search(sentence, match, std::regex(key + ": ([0-9]+[A-Z]*)")) ? match[1].str() : "";
+  const std::size_t at = sentence.find(key + ": ");
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + key.size() + 2;
+  return sentence.substr(begin, sentence.find_first_not_of("0123456789MB", begin) - begin);
 }
 
 TEST(DoesNotFit, DeviceBudget) {
