@@ -262,7 +262,7 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
 }
 
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                    const std::string& policy) {
+                                    const std::string& policy, bool fitting) {
   std::vector<Plan> shapes;
   if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
   if (is(policy, "every-k"))
@@ -283,8 +283,13 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
   const WorkspaceBytes workspace = inputs.workspace(batch.micro_batch, batch.slot_tokens);
   std::vector<LeanSize> sizes;
   for (const Plan& shape : shapes) {
-    const Program program =
-        lower_train_step(inputs.context, knob_ladder(shape, inputs).back(), workspace, LoweringDepth::memory);
+    Program program = lower_train_step(inputs.context, knob_ladder(shape, inputs).back(), workspace,
+                                       LoweringDepth::estimate);
+    const bool too_large =
+        program.device_bytes > inputs.machine.device_capacity ||
+        (program.tiers == TierModel::tiered && program.host_bytes > inputs.machine.host_capacity);
+    if (fitting && too_large) continue;
+    lay_out(program);
     sizes.push_back({program.device_bytes, program.host_bytes});
   }
   return sizes;

@@ -44,11 +44,12 @@ class Candidates {
   WorkspaceBytes workspace_;
 };
 
-// Device and host bytes of the leanest plans that `policy` has, for the sentence about what does not fit.
+// Device and host bytes of the leanest plans that `policy` has, for the sentence about what does not fit; of
+// those only that may fit, where the caller asks for no others.
 struct LeanSize {
   Bytes device, host;
 };
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                    const std::string& policy);
+                                    const std::string& policy, bool fitting = false);
 
 }  // namespace lazytrain

@@ -19,7 +19,7 @@ namespace {
 // Differences of less than this count as none when the planner chooses between plans.
 constexpr double kSameStep = 1e-3;
 // Layers x micro-batches of one step: a longer Program would take minutes to plan and gain nothing.
-constexpr std::int64_t kMostLayerCalls = 1 << 14;
+constexpr std::int64_t kMostLayerCalls = 1 << 12;
 
 struct Best {
   std::unique_ptr<Candidate> candidate;  // none where nothing fits

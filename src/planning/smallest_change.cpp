@@ -66,7 +66,7 @@ class Advice {
   std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
     const bool unified = inputs_.context.tiers == TierModel::unified;
     std::optional<LeanSize> least;
-    for (const LeanSize& size : leanest_sizes(inputs_, batch, policy))
+    for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))
       if (size.device <= inputs_.machine.device_capacity &&
           (unified || size.host <= inputs_.machine.host_capacity) && (!least || size.device < least->device))
         least = size;

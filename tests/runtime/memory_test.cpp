@@ -8,6 +8,7 @@
 
 #include "runtime/plan_cases.h"
 #include "runtime/plan_runner.h"
+#include "runtime/workspace.h"
 
 namespace lazytrain::test {
 namespace {

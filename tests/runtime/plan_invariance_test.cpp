@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "runtime/plan_cases.h"
 #include "runtime/plan_runner.h"
 
@@ -38,6 +40,13 @@ RunResult reference_run(const Architecture& architecture) {
   return runner.run(0, five_batches(architecture), random_parameters(5));
 }
 
+// Every combination takes minutes: tools/show/plan-invariance asks for it. The suite takes every home at one
+// micro-batch size and every policy at all.
+bool thorough() {
+  const char* value = std::getenv("LAZYTRAIN_THOROUGH");
+  return value != nullptr && *value != '\0';
+}
+
 struct Setting {
   bool tied;
   MemoryModel model;
@@ -48,6 +57,7 @@ class PlanInvariance : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
   const Setting setting = GetParam();
+  if (!thorough() && !setting.tied && setting.threads == 1) GTEST_SKIP() << "LAZYTRAIN_THOROUGH is not set";
   const Architecture architecture = tiny_architecture(setting.tied);
   const std::vector<Tokens> batches = five_batches(architecture);
   const RunResult expected = reference_run(architecture);
@@ -59,7 +69,8 @@ TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
   for (const std::int64_t micro_batch : {1, 2, 4}) {
     const BatchGeometry batch{.slots = kSlots, .slot_tokens = kSlotTokens, .micro_batch = micro_batch};
     const PlanningInputs inputs = planning_inputs(architecture, options, batch);
-    std::vector<PlanCase> cases = in_every_home(policy_cases(inputs), tiers);
+    std::vector<PlanCase> cases = policy_cases(inputs);
+    if (thorough() || micro_batch == 2) cases = in_every_home(cases, tiers);
     for (PlanCase& random :
          random_cases(architecture, batch, 40 * static_cast<std::uint64_t>(micro_batch), 8))
       cases.push_back(std::move(random));

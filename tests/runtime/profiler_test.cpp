@@ -1,7 +1,7 @@
 // Measured costs: every field is filled, tables survive their files, and a kept table is used again.
-#include "core/error.h"
 #include "runtime/profiler.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "core/error.h"
 #include "core/file.h"
 
 namespace lazytrain {
@@ -30,7 +31,9 @@ Architecture tiny() {
 }
 
 ProfileOptions quick(MemoryModel model = MemoryModel::unified) {
-  ProfileOptions options{.slot_tokens = 32, .quick = true};
+  ProfileOptions options;
+  options.slot_tokens = 32;
+  options.quick = true;
   options.device.memory_model = model;
   if (model == MemoryModel::emulated)
     options.device.device_capacity = {1};  // the profiler takes what it needs

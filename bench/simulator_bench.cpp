@@ -1,0 +1,149 @@
+// The simulator against the clock: steps of a small model on the emulated machine with split cores (one core
+// computes, the other copies, updates and does the rest) over policies, link rates and batches.
+//
+//   simulator_bench calibrate FILE      costs on that machine, measured on their own
+//   simulator_bench [FILE] [--ops]      simulated and measured steps with the costs of FILE (or measured
+//   first);
+//                                       --ops adds what each kind of operation took
+//   simulator_bench --quick ...         one repeat of each point, quick costs
+//
+// Wall-clock figures: they mean something on a quiet machine only, so the load is printed with them.
+#include <cmath>
+#include <exception>
+
+#include "model_run.h"
+
+namespace lazytrain::bench {
+namespace {
+
+constexpr std::int64_t kLayers = 6, kVocab = 8192;
+
+CpuDeviceOptions split_device(const LinkRates& links, Bytes capacity) {
+  return {.memory_model = MemoryModel::emulated,
+          .compute_threads = 1,
+          .host_threads = 1,
+          .split_cores = true,
+          .device_capacity = capacity,
+          .links = links};
+}
+
+CostTable measure(const Architecture& architecture, bool quick) {
+  return measure_costs(architecture,
+                       {.device = split_device({}, {1}), .slot_tokens = kSlotTokens, .quick = quick});
+}
+
+int calibrate(const std::string& file, bool quick) {
+  const Architecture architecture = llama_135m(kLayers, kVocab);
+  const CostTable costs = measure(architecture, quick);
+  write_cost_table(file, costs);
+  fmt::print("{}load average {:.1f}; written to {}\n", costs_table(costs, architecture), load_average(),
+             file);
+  return 0;
+}
+
+struct Point {
+  const char* policy;
+  LinkRates links;
+  std::int64_t slots, micro_batch;  // 0: the planner's choice
+  double optimizer_rate = 0;        // parameters per second, 0 = as fast as it goes
+  Bytes capacity{400'000'000};
+};
+
+int simulator_error(const std::string& file, bool quick, bool verbose) {
+  const int repeats = quick ? 1 : 5;
+  const Architecture architecture = llama_135m(kLayers, kVocab);
+  const CostTable costs = file.empty() ? measure(architecture, quick) : read_cost_table(file);
+  const std::vector<Point> points{
+      {"keep-all", {.h2d = 4, .d2h = 4}, 4, 2},
+      {"keep-all", {.h2d = 0.4, .d2h = 0.4}, 4, 1},
+      {"keep-all", {.h2d = 0.12, .d2h = 0.12}, 2, 1},
+      {"every-k", {.h2d = 2, .d2h = 2}, 4, 2},
+      {"every-k", {.h2d = 0.2, .d2h = 0.15}, 2, 1},
+      {"offload-all", {.h2d = 2, .d2h = 2}, 4, 1},
+      {"offload-all", {.h2d = 0.5, .d2h = 0.5, .duplex = 0.6}, 4, 1},
+      {"offload-all", {.h2d = 0.15, .d2h = 0.15}, 2, 1},
+      {"megatrain", {.h2d = 1, .d2h = 1}, 4, 2, 40e6},
+      {"megatrain", {.h2d = 0.12, .d2h = 0.12}, 2, 1},
+      {"paper", {.h2d = 1, .d2h = 1}, 4, 1},
+      {"paper", {.h2d = 0.2, .d2h = 0.15}, 2, 1},
+      {"auto", {.h2d = 2, .d2h = 2}, 4, 0, 0, {130'000'000}},
+      {"auto", {.h2d = 0.3, .d2h = 0.3, .duplex = 0.4}, 4, 0, 25e6, {130'000'000}},
+  };
+  fmt::print("costs: {}, {}\n", costs.source, costs.machine);
+  fmt::print(
+      "model: {} layers of SmolLM2-135M's sizes, {} tokens, bf16; emulated device, one core computes, one "
+      "does the rest\n",
+      kLayers, kVocab);
+  fmt::print("{:<12} {:>16} {:>9} {:>5} {:>2} {:>4} | {:>9} {:>7} | {:>8} {:>17} {:>7} | {:>6}\n", "policy",
+             "GB/s up/down/cap", "opt, M/s", "slots", "mb", "hide", "simulated", "exposed", "measured",
+             "range", "exposed", "error");
+  std::vector<double> errors;
+  int exposed = 0;
+  for (const Point& point : points) {
+    const CpuDeviceOptions device = split_device(point.links, point.capacity);
+    SessionOptions options = session_options(device, kSlotTokens);
+    options.optimizer_rate = point.optimizer_rate;
+    const BatchGeometry batch{
+        .slots = point.slots, .slot_tokens = kSlotTokens, .micro_batch = point.micro_batch};
+    Machine machine = machine_of(device);
+    machine.optimizer_rate = point.optimizer_rate;
+    const PlannedStep planned =
+        plan_step(planning_inputs(architecture, options, machine, costs, batch), point.policy);
+    Run run(architecture, options, planned.program);
+    run.step();
+    if (planned.plan.optimizer_overlap) run.step();  // the first one has no updates to hide
+    std::vector<Seconds> seconds;
+    std::vector<double> exposed_parts;
+    std::vector<OpTiming> timings;
+    for (int r = 0; r < repeats; ++r) {
+      StepOutcome outcome = run.step(true);
+      seconds.push_back(outcome.seconds);
+      exposed_parts.push_back(1 -
+                              busy(planned.program, outcome.timings, StreamId::compute) / outcome.seconds);
+      timings = std::move(outcome.timings);
+    }
+    const Seconds measured = median(seconds), simulated = planned.simulation.step;
+    const double error = (simulated - measured) / measured;
+    const double simulated_exposed = planned.simulation.exposed / simulated;
+    errors.push_back(std::abs(error));
+    exposed += simulated_exposed >= 0.15 && median(exposed_parts) >= 0.15 ? 1 : 0;
+    const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+    fmt::print(
+        "{:<12} {:>16} {:>9} {:>5} {:>2} {:>4} | {:>7.3f} s {:>6.0f}% | {:>6.3f} s {:>17} {:>6.0f}% | "
+        "{:>+5.1f}%\n",
+        point.policy, fmt::format("{:g}/{:g}/{:g}", point.links.h2d, point.links.d2h, point.links.duplex),
+        point.optimizer_rate > 0 ? fmt::format("{:.0f}", point.optimizer_rate / 1e6) : std::string("-"),
+        point.slots, planned.plan.batch.micro_batch, planned.plan.optimizer_overlap ? "yes" : "no", simulated,
+        100 * simulated_exposed, measured, fmt::format("({:.3f}..{:.3f})", *fastest, *slowest),
+        100 * median(exposed_parts), 100 * error);
+    std::fflush(stdout);
+    if (verbose) print_ops(planned, timings, {.costs = costs, .machine = machine});
+  }
+  const double middle = median(errors);
+  fmt::print(
+      "load average {:.1f}; {} points, {} with 15 % or more of the step exposed; largest error {:.1f} %\n",
+      load_average(), errors.size(), exposed, 100 * *std::max_element(errors.begin(), errors.end()));
+  const bool holds = middle <= 0.08 && exposed >= 4 && errors.size() >= 12;
+  fmt::print("{}: median error of the simulated step {:.1f} % (bar: at most 8 %)\n",
+             holds ? "holds" : "does NOT hold", 100 * middle);
+  return holds ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lazytrain::bench
+
+int main(int argc, char** argv) {
+  using namespace lazytrain::bench;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto take = [&](const char* word) { return std::erase(words, word) > 0; };
+  const bool quick = take("--quick"), ops = take("--ops");
+  try {
+    if (words.size() == 2 && words[0] == "calibrate") return calibrate(words[1], quick);
+    if (words.size() <= 1) return simulator_error(words.empty() ? "" : words[0], quick, ops);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "simulator_bench: {}\n", error.what());
+    return 1;
+  }
+  fmt::print(stderr, "usage: simulator_bench [--quick] [--ops] [calibrate] [FILE]\n");
+  return 2;
+}
