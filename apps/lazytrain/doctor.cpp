@@ -244,7 +244,9 @@ void add_doctor(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--threads", options->threads, "threads that compute (default: all that may be used)")
       ->check(CLI::Range(1, 4096));
-  command->footer("Exit code 0 where training can work here, 1 where something stands in its way.\n");
+  command->footer(
+      "Exit code 0 where training can work here, 1 where something stands in its way.\n"
+      "Example:\n  lazytrain doctor runs\n");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

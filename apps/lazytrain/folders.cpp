@@ -105,6 +105,7 @@ void add_inspect(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("inspect", "Show what a model folder or GGUF file holds");
   const auto path = std::make_shared<std::string>();
   command->add_option("path", *path, "model folder or .gguf")->required()->check(CLI::ExistingPath);
+  command->footer("Example:\n  lazytrain inspect models/small\n");
   command->callback([path, &action] { action = [path] { return run_inspect(*path); }; });
 }
 
