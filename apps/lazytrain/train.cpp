@@ -37,6 +37,9 @@ double supervised_fraction(const RunData& data) {
 int run(const Options& options) {
   RunConfig config =
       load_config(options.file, options.overrides, {{"model_name_or_path", "dataset", "output_dir"}});
+  if (!config.do_train)
+    fail(ExitCode::usage, "do_train: false leaves nothing to train; use `lazytrain eval {}` to evaluate",
+         options.file);
   const StopSignals signals;
   const ModelFolder model(config.model_name_or_path);
   const OutputLock lock(config.output_dir);
