@@ -30,10 +30,13 @@ std::string key_text(const Architecture& a, const ProfileOptions& options) {
                      device.split_cores, cpu_instruction_set(), processor_name());
 }
 
+// A layer that takes longer than this for forward and backward is not measured without being asked to.
+constexpr Seconds kLongestLayer = 4;
+
 // GFLOP/s of one projection of the model on its compute threads, for modelled tables.
 double gemm_rate(const Architecture& architecture, const ProfileOptions& options) {
   CpuDeviceOptions own = options.device;
-  const std::int64_t size = size_of(options.type), rows = options.slot_tokens;
+  const std::int64_t size = size_of(options.type), rows = std::min<std::int64_t>(options.slot_tokens, 2048);
   const std::int64_t in = std::min<std::int64_t>(architecture.hidden, 4096), out = in;
   const Bytes bytes{(2 * rows * in + in * out) * size};
   own.links = {};
@@ -121,10 +124,20 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
     }
   }
   const Bytes needed = profile_memory(architecture, options);
+  const CostTable modelled =
+      modelled_costs(architecture, options.slot_tokens, 0.8 * gemm_rate(architecture, options), 10);
   if (needed > memory_limits().free()) {
     log::warning("measuring costs needs {} of memory, which is not free: they are modelled instead",
                  format_bytes(needed));
-    return modelled_costs(architecture, options.slot_tokens, 0.8 * gemm_rate(architecture, options), 10);
+    return modelled;
+  }
+  const Seconds layer = modelled.layer.forward + modelled.layer.backward;
+  if (layer > kLongestLayer) {
+    log::warning(
+        "one layer on {} tokens takes about {}, too long to be measured in passing: costs are modelled; "
+        "`lazytrain calibrate` measures them",
+        options.slot_tokens, format_duration(layer));
+    return modelled;
   }
   const CostTable costs = measure_costs(architecture, options);
   const std::filesystem::path path = cost_file(architecture, options);
