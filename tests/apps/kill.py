@@ -9,6 +9,7 @@ import argparse
 import json
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,10 +20,10 @@ import tiny_run
 
 STEPS = 30
 SETTINGS = {
-    "memory_model": "emulated", "device_memory": "6MB", "optimizer_gparams_per_s": 0.004,
     "max_steps": STEPS, "save_steps": 2, "save_total_limit": 3, "eval_dataset": "test", "eval_strategy": "steps",
     "eval_steps": 10,
 }
+PACED = {"memory_model": "emulated", "device_memory": "6MB", "optimizer_gparams_per_s": 0.004}
 TEMPORARY = "*.tmp-*"
 
 
@@ -35,7 +36,7 @@ def losses(folder):
 def outcome(folder):
     """All that has to be the same: model, losses, masters and moments of the last checkpoint."""
     last = folder / f"checkpoint-{STEPS}"
-    files = [folder / "model.safetensors", *sorted(last.glob("*.states")), last / "lazytrain_state.json"]
+    files = [folder / "model.safetensors", *sorted(last.glob("group-*")), last / "lazytrain_state.json"]
     return {"losses": losses(folder), **{path.name: path.read_bytes() for path in files}}
 
 
@@ -55,9 +56,9 @@ def steps_of_checkpoints(folder):
 class Run:
     """A training process, to be disturbed."""
 
-    def __init__(self, program, config, folder):
+    def __init__(self, program, config, folder, resume="auto"):
         self.folder = folder
-        self.command = [str(program), "train", str(config), f"output_dir={folder}", "resume_from_checkpoint=auto"]
+        self.command = [str(program), "train", str(config), f"output_dir={folder}", f"resume_from_checkpoint={resume}"]
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL, env=tiny_run.environment())
 
@@ -82,7 +83,7 @@ class Run:
 def moments(rng, duration):
     """Endless: a name, and what to wait for in a run."""
     def at_time(run):
-        end = time.monotonic() + rng.uniform(0.02, 1.1) * duration
+        end = time.monotonic() + rng.uniform(0.02, 0.95) * duration
         run.wait_for(lambda: time.monotonic() > end)
 
     def in_save(run):
@@ -110,15 +111,22 @@ def moments(rng, duration):
         yield from (("any time", at_time), ("the final export", in_export), ("inside a save", in_save))
 
 
+def after_step(step):
+    return lambda run: run.wait_for(lambda: logged_step(run.folder) >= step)
+
+
 class Judge:
-    def __init__(self, program, config, work):
-        self.program, self.config, self.work = program, config, work
+    def __init__(self, program, work, **settings):
+        self.program, self.work = program, work
+        self.config = tiny_run.make(work, **SETTINGS, **settings)
+        planned = tiny_run.run(program, "plan", self.config, "--out", work / "plan.json")  # measures costs
         begin = time.monotonic()
-        run = Run(program, config, work / "undisturbed")
-        code, errors = run.finish()
+        code, errors = Run(program, self.config, work / "undisturbed").finish()
         if code != 0:
-            sys.exit(f"the undisturbed run ended with {code}:\n{errors}")
+            sys.exit(f"the undisturbed run ended with {code}:\n{planned.stderr}{errors}")
         self.duration = time.monotonic() - begin
+        print(f"undisturbed: {STEPS} steps in {self.duration:.1f} s; {settings}\n"
+              f"      {'stopped by, or killed':<20} {'what the run had done by then':<58} after resuming")
         self.expected = outcome(work / "undisturbed")
         self.right = self.all = 0
 
@@ -127,22 +135,25 @@ class Judge:
         self.right += good
         print(f"{self.all:>4}  {name:<20} {killed:<58} {'same bits' if good else 'DIFFERENT'}{note}", flush=True)
 
-    def disturb(self, name, wait, number, expected_code, times=1):
+    def disturb(self, name, wait, number, expected_code, times=1, resume="auto"):
         """Sends `number` to a new run at a moment, `times` times, then lets it end and compares."""
         folder = self.work / f"run-{self.all}"
         told, note = "", ""
         for _ in range(times):
-            run = Run(self.program, self.config, folder)
-            wait(run)
-            run.send(number)
-            code, errors = run.finish()
+            for _ in range(5):  # a run that ends before its moment comes is started anew
+                run = Run(self.program, self.config, folder)
+                wait(run)
+                run.send(number)
+                code, errors = run.finish()
+                if code != 0:
+                    break
+                shutil.rmtree(folder)
             left = "temporary left" if any(folder.glob(TEMPORARY)) else "no temporary"
             checkpoints = steps_of_checkpoints(folder) if folder.exists() else []
             told = f"after step {logged_step(folder)}, checkpoints {checkpoints}, {left}"
-            if code not in (expected_code, 0):
+            if code != expected_code:
                 note = f" (exit code {code}: {errors.strip().splitlines()[-1:]})"
-        run = Run(self.program, self.config, folder)
-        code, errors = run.finish()
+        code, errors = Run(self.program, self.config, folder, resume.format(folder=folder)).finish()
         if code != 0:
             self.line(name, told, False, f" (resuming ended with {code}: {errors.strip().splitlines()[-1:]})")
             return
@@ -165,24 +176,25 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lazytrain-kill-") as name:
         work = pathlib.Path(name)
         tiny_run.keep_costs_in(work / "costs")
-        config = tiny_run.make(work, **SETTINGS)
-        judge = Judge(options.program, config, work)
-        print(f"undisturbed: {STEPS} steps in {judge.duration:.1f} s\n"
-              f"      {'SIGKILL at':<20} {'what the killed run had done':<58} after resuming")
+        judge = Judge(options.program, work / "paced", **PACED)
         source = moments(rng, judge.duration)
         for i in range(options.kills):
             moment, wait = next(source)
             judge.disturb(moment, wait, signal.SIGKILL, -signal.SIGKILL, times=2 if i % 7 == 6 else 1)
-        print(f"      {'stopped by'}")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            step = rng.randint(3, STEPS - 3)
-            judge.disturb(number.name, lambda run, s=step: run.wait_for(lambda: logged_step(run.folder) >= s),
-                          number, 130)
+        for number, name, step in ((signal.SIGINT, "SIGINT", rng.randint(3, 9)), (signal.SIGTERM, "SIGTERM", 15),
+                                   (signal.SIGINT, "SIGINT, evaluating", 10), (signal.SIGTERM, "SIGTERM, the last", 30)):
+            judge.disturb(name, after_step(step), number, 130)
         judge.disturb("SIGINT before step 1", lambda run: run.wait_for((run.folder / "run.yaml").exists),
                       signal.SIGINT, 130)
-    print(f"kill: {'PASS' if judge.right == judge.all else 'FAIL'} "
-          f"({judge.right} of {judge.all} disturbed runs ended with the bits of the undisturbed one)")
-    return 0 if judge.right == judge.all else 1
+        judge.disturb("an older checkpoint", after_step(21), signal.SIGKILL, -signal.SIGKILL,
+                      resume="{folder}/checkpoint-16")
+        other = Judge(options.program, work / "fp32", bf16="false", packing="false")
+        for _, (moment, wait) in zip(range(max(1, options.kills // 5)), moments(rng, other.duration)):
+            other.disturb(moment, wait, signal.SIGKILL, -signal.SIGKILL)
+    right, total = judge.right + other.right, judge.all + other.all
+    print(f"kill: {'PASS' if right == total else 'FAIL'} "
+          f"({right} of {total} disturbed runs ended with the bits of the undisturbed one)")
+    return 0 if right == total else 1
 
 
 if __name__ == "__main__":
