@@ -57,7 +57,10 @@ int worker_threads(const RunConfig& config) {
 SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions) {
   const int cores = static_cast<int>(config.threads.value_or(available_cores()));
   const bool split = emulated(config) && config.split_cores;
-  if (split && cores < 2) fail(ExitCode::usage, "split_cores needs at least two threads");
+  if (split && cores < 2)
+    fail(ExitCode::usage,
+         "split_cores gives each side cores of its own and needs two; give threads: 2 or more, or "
+         "split_cores: false");
   const int compute = split ? std::max(1, cores / 2) : cores;
   CpuDeviceOptions device{
       .memory_model = emulated(config) ? MemoryModel::emulated : MemoryModel::unified,

@@ -29,20 +29,28 @@ constexpr bfloat16 to_bfloat16(float x) {
   return {static_cast<std::uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded)};
 }
 
-// Round to nearest, ties away from zero, saturating at the largest finite value: the streamed copy of an
-// fp32 master weight. With this rule 16 further bits recover the master exactly; with ties to even
-// 65,537 masters would share one code. Infinities and NaN pass through.
-constexpr bfloat16 master_to_bfloat16(float x) {
+// What is added below the 16 bits that a master weight's streamed copy keeps: element i of a tensor is
+// rounded up where its remainder reaches 65536 - rounding_offset(i). The offsets of neighbours are spread
+// evenly (multiples of the golden ratio), so that the copies of many weights are right on average.
+constexpr std::uint32_t kRoundingStride = 0x9E3779B1U;
+constexpr std::uint32_t rounding_offset(std::uint64_t index) {
+  return (static_cast<std::uint32_t>(index) * kRoundingStride) >> 16;
+}
+
+// The streamed copy of fp32 master weight `index` of its tensor: dithered rounding with a threshold that is
+// the weight's own for ever. Rounding to nearest would not let a weight move before its master has moved by
+// half a step of bf16 (2^-9 of it): fine-tuning steps are smaller, and a checkpoint in bf16 starts with all
+// masters on the grid. Measured on SmolLM2-135M, 20 steps at 1e-4: losses up to 31 % off those of fp32 with
+// rounding to nearest, in this engine and in torch's autocast alike, 0.7 % off with this rule
+// (docs/measurements/weight-rounding.txt). Values on the grid stay as they are; magnitudes from 0x7F7E0000
+// (3.37e38) on are cut, so that nothing becomes infinite and 16 bits more always recover the master.
+// Infinities and NaN pass through.
+constexpr bfloat16 master_to_bfloat16(float x, std::uint64_t index) {
   const auto u = std::bit_cast<std::uint32_t>(x);
-  const std::uint32_t magnitude = u & 0x7FFFFFFFu;
-  const std::uint32_t sign = u & 0x80000000u;
-  if (magnitude >= 0x7F800000u) {
-    const std::uint32_t nan = magnitude > 0x7F800000u ? 0x0040u : 0u;
-    return {static_cast<std::uint16_t>((u >> 16) | nan)};
-  }
-  std::uint32_t rounded = (magnitude + 0x8000u) >> 16;
-  if (rounded >= 0x7F80u) rounded = 0x7F7Fu;
-  return {static_cast<std::uint16_t>((sign >> 16) | rounded)};
+  const std::uint32_t magnitude = u & 0x7FFFFFFFU;
+  const std::uint32_t nan = magnitude > 0x7F800000U ? 0x0040U : 0U;
+  const std::uint32_t offset = magnitude < 0x7F7E0000U ? rounding_offset(index) : 0U;
+  return {static_cast<std::uint16_t>(((u + offset) >> 16) | nan)};
 }
 
 // What a tensor's elements are while training: fp32 (reference) or bf16.

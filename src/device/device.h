@@ -67,6 +67,12 @@ class Device {
                     Bytes size) = 0;  // paced by the stream's link
   virtual void zero(Stream& stream, void* dst, Bytes size) = 0;
 
+  // Compiles what run() would need and touches no memory: a step that meets a number of rows for the first
+  // time must not allocate. Pointers of `op` may be null, but for a bias where there is one.
+  virtual void prepare(const LinearForward& op) = 0;
+  virtual void prepare(const LinearInputGradient& op) = 0;
+  virtual void prepare(const LinearWeightGradient& op) = 0;
+
   virtual void run(Stream& stream, const LinearForward& op) = 0;
   virtual void run(Stream& stream, const LinearInputGradient& op) = 0;
   virtual void run(Stream& stream, const LinearWeightGradient& op) = 0;

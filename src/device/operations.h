@@ -46,12 +46,14 @@ struct LinearInputGradient {
 };
 
 // dweight[out, in] += dy[rows, out]^T * x[rows, in]; fp32 accumulator, one GEMM per slot, in slot order.
+// Where not `accumulate`, the first slot's product replaces what is there: an accumulator need not be zeroed.
 struct LinearWeightGradient {
   DataType type;
   std::int64_t rows, slot_rows, in, out;
   const void* dy;
   const void* x;
   float* dweight;
+  bool accumulate = true;
 };
 
 // dbias[out] += column sums of dy[rows, out], slot by slot.

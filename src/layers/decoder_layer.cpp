@@ -1,5 +1,7 @@
 #include "layers/decoder_layer.h"
 
+#include <utility>
+
 namespace lazytrain {
 
 struct DecoderLayer::Attend {
@@ -228,6 +230,23 @@ void DecoderLayer::recompute(const LayerCall& call, StashLevel level, std::byte*
   }
 }
 
+// Norms, biases and gaps: matrices are replaced by the first product.
+void DecoderLayer::zero_between_matrices(Device& device, Stream& stream, float* accumulator) const {
+  const Architecture& a = architecture_;
+  std::int64_t done = 0;
+  const auto zero_until = [&](std::int64_t offset) {
+    if (offset > done) device.zero(stream, accumulator + done, {(offset - done) * 4});
+  };
+  for (const auto& [offset, elements] :
+       {std::pair{offsets_.qkv, a.qkv_width() * a.hidden},
+        std::pair{offsets_.output, a.hidden * a.query_width()},
+        std::pair{offsets_.gate_up, 2 * a.ffn * a.hidden}, std::pair{offsets_.down, a.hidden * a.ffn}}) {
+    zero_until(offset);
+    done = offset + elements;
+  }
+  zero_until(elements_);
+}
+
 void DecoderLayer::backward(const LayerCall& call, const StashView& items, void* gradient, float* accumulator,
                             bool first) const {
   const Architecture& a = architecture_;
@@ -246,7 +265,8 @@ void DecoderLayer::backward(const LayerCall& call, const StashView& items, void*
                                             .out = out,
                                             .dy = dy,
                                             .x = x,
-                                            .dweight = sum(offset)});
+                                            .dweight = sum(offset),
+                                            .accumulate = !first});
     if (bias_offset >= 0)
       device.run(stream, BiasGradient{.type = type_,
                                       .rows = rows,
@@ -263,7 +283,7 @@ void DecoderLayer::backward(const LayerCall& call, const StashView& items, void*
                                            .weight = weight(call, offset),
                                            .dx = dx});
   };
-  if (first) device.zero(stream, accumulator, {elements_ * 4});
+  if (first) zero_between_matrices(device, stream, accumulator);
 
   // MLP: act = silu(gate) * up is made again, it is cheaper than keeping it.
   void* dgate_up = scratch.take(rows * 2 * a.ffn * size);

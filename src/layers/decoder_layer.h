@@ -73,8 +73,8 @@ class DecoderLayer {
   // scratch.
   void recompute(const LayerCall& call, StashLevel level, std::byte* stash, std::byte* recomputed,
                  bool full) const;
-  // gradient [rows, hidden]: dy on entry, dx on return. accumulator: the group's fp32 gradient; zeroed first
-  // where `first`.
+  // gradient [rows, hidden]: dy on entry, dx on return. accumulator: the group's fp32 gradient; where
+  // `first`, it holds nothing yet and is replaced.
   void backward(const LayerCall& call, const StashView& stash, void* gradient, float* accumulator,
                 bool first) const;
 
@@ -91,6 +91,8 @@ class DecoderLayer {
   void output_projection(const LayerCall& call, const StashView& items) const;
   void gate_up_half(const LayerCall& call, const StashView& items, Scratch& scratch) const;
   void down_projection(const LayerCall& call, const StashView& items, void* y, Scratch& scratch) const;
+
+  void zero_between_matrices(Device& device, Stream& stream, float* accumulator) const;
 
   [[nodiscard]] const void* weight(const LayerCall& call, std::int64_t offset) const;
 

@@ -1,6 +1,7 @@
 #include "layers/head.h"
 
 #include <algorithm>
+#include <set>
 
 namespace lazytrain {
 namespace {
@@ -14,8 +15,59 @@ std::int64_t padded(std::int64_t rows, std::int64_t most) {
 
 }  // namespace
 
+LinearForward Head::projection(std::int64_t rows) const {
+  return {.type = type_,
+          .rows = rows,
+          .slot_rows = rows,
+          .in = architecture_.hidden,
+          .out = architecture_.vocab,
+          .x = nullptr,
+          .weight = nullptr,
+          .y = nullptr};
+}
+
+LinearInputGradient Head::projection_input(std::int64_t rows) const {
+  return {.type = type_,
+          .rows = rows,
+          .slot_rows = rows,
+          .in = architecture_.hidden,
+          .out = architecture_.vocab,
+          .dy = nullptr,
+          .weight = nullptr,
+          .dx = nullptr};
+}
+
+LinearWeightGradient Head::projection_weight(std::int64_t rows) const {
+  return {.type = type_,
+          .rows = rows,
+          .slot_rows = rows,
+          .in = architecture_.hidden,
+          .out = architecture_.vocab,
+          .dy = nullptr,
+          .x = nullptr,
+          .dweight = nullptr};
+}
+
+void Head::prepare(Device& device, std::int64_t slot_tokens, bool backward) const {
+  const std::int64_t step = head_chunk_rows(slot_tokens);
+  std::set<std::int64_t> sizes;
+  for (std::int64_t begin = 0; begin < slot_tokens; begin += step)
+    for (std::int64_t count = 1; count <= std::min(step, slot_tokens - begin); ++count)
+      sizes.insert(padded(count, slot_tokens - begin));
+  for (const std::int64_t rows : sizes) {
+    device.prepare(projection(rows));
+    if (!backward) continue;
+    device.prepare(projection_input(rows));
+    LinearWeightGradient weight = projection_weight(rows);
+    for (const bool accumulate : {true, false}) {
+      weight.accumulate = accumulate;
+      device.prepare(weight);
+    }
+  }
+}
+
 void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, std::int64_t count,
-                 const HeadGradients* gradients, void* dx, Scratch& scratch) const {
+                 const HeadGradients* gradients, bool fresh, void* dx, Scratch& scratch) const {
   const Architecture& a = architecture_;
   Device& device = call.device;
   Stream& stream = call.stream;
@@ -43,14 +95,11 @@ void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, st
                                     .x = x,
                                     .weight = call.norm_weight,
                                     .y = normed});
-  device.run(stream, LinearForward{.type = type_,
-                                   .rows = rows,
-                                   .slot_rows = rows,
-                                   .in = a.hidden,
-                                   .out = a.vocab,
-                                   .x = normed,
-                                   .weight = call.projection,
-                                   .y = logits});
+  LinearForward project = projection(rows);
+  project.x = normed;
+  project.weight = call.projection;
+  project.y = logits;
+  device.run(stream, project);
   CrossEntropy entropy{.type = type_,
                        .rows = rows,
                        .vocab = a.vocab,
@@ -65,22 +114,17 @@ void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, st
   device.run(stream, entropy);
   if (gradients != nullptr) {
     void* dnormed = scratch.take(rows * a.hidden * size);
-    device.run(stream, LinearWeightGradient{.type = type_,
-                                            .rows = rows,
-                                            .slot_rows = rows,
-                                            .in = a.hidden,
-                                            .out = a.vocab,
-                                            .dy = logits,
-                                            .x = normed,
-                                            .dweight = gradients->projection});
-    device.run(stream, LinearInputGradient{.type = type_,
-                                           .rows = rows,
-                                           .slot_rows = rows,
-                                           .in = a.hidden,
-                                           .out = a.vocab,
-                                           .dy = logits,
-                                           .weight = call.projection,
-                                           .dx = dnormed});
+    LinearWeightGradient weight = projection_weight(rows);
+    weight.dy = logits;
+    weight.x = normed;
+    weight.dweight = gradients->projection;
+    weight.accumulate = !fresh;
+    device.run(stream, weight);
+    LinearInputGradient input = projection_input(rows);
+    input.dy = logits;
+    input.weight = call.projection;
+    input.dx = dnormed;
+    device.run(stream, input);
     device.run(stream, RmsNormBackward{.type = type_,
                                        .rows = rows,
                                        .slot_rows = rows,
@@ -103,7 +147,7 @@ void Head::forward(const HeadCall& call) const {
   for (std::int64_t slot = 0; slot < call.slots; ++slot) {
     const std::int64_t count = call.counts[static_cast<std::size_t>(slot)];
     for (std::int64_t begin = 0; begin < count; begin += step)
-      chunk(call, slot, begin, std::min(step, count - begin), nullptr, nullptr, scratch);
+      chunk(call, slot, begin, std::min(step, count - begin), nullptr, false, nullptr, scratch);
   }
 }
 
@@ -113,10 +157,13 @@ void Head::forward_backward(const HeadCall& call, const HeadGradients& gradients
   call.device.zero(call.stream, call.loss, {call.slots * call.slot_tokens * 4});
   const std::int64_t step = head_chunk_rows(call.slot_tokens), size = size_of(type_);
   void* dx = scratch.take(call.slot_tokens * a.hidden * size);
+  bool fresh = gradients.fresh;
   for (std::int64_t slot = 0; slot < call.slots; ++slot) {
     const std::int64_t count = call.counts[static_cast<std::size_t>(slot)];
-    for (std::int64_t begin = 0; begin < count; begin += step)
-      chunk(call, slot, begin, std::min(step, count - begin), &gradients, dx, scratch);
+    for (std::int64_t begin = 0; begin < count; begin += step) {
+      chunk(call, slot, begin, std::min(step, count - begin), &gradients, fresh, dx, scratch);
+      fresh = false;
+    }
     call.device.run(call.stream, ScatterRows{.type = type_,
                                              .count = count,
                                              .rows = call.slot_tokens,

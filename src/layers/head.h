@@ -40,6 +40,7 @@ struct HeadGradients {
   void* gradient;               // [slots * slot_tokens, hidden]: of the last boundary
   float* norm_weight;           // fp32 accumulators
   float* projection;            // [vocab, hidden]
+  bool fresh = false;           // `projection` holds nothing yet: the first chunk of rows replaces it
   std::byte* logits = nullptr;  // retained: [slots * slot_tokens, vocab]; null = in the workspace
 };
 
@@ -47,9 +48,12 @@ class Head {
  public:
   Head(const Architecture& architecture, DataType type) : architecture_(architecture), type_(type) {}
 
+  // Has `device` compile the products of every number of rows that a chunk can have.
+  void prepare(Device& device, std::int64_t slot_tokens, bool backward) const;
+
   // Losses only.
   void forward(const HeadCall& call) const;
-  // Losses and gradients; accumulators are added to.
+  // Losses and gradients; accumulators are added to. Without supervised rows they are left as they are.
   void forward_backward(const HeadCall& call, const HeadGradients& gradients) const;
   // tokens[i] = the likeliest next token after row rows[i] of x (any row of the micro-batch), i < count.
   void argmax(const HeadCall& call, std::int64_t count, std::int32_t* tokens) const;
@@ -60,7 +64,12 @@ class Head {
 
  private:
   void chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, std::int64_t count,
-             const HeadGradients* gradients, void* dx, Scratch& scratch) const;
+             const HeadGradients* gradients, bool fresh, void* dx, Scratch& scratch) const;
+
+  // The projection and its two gradients of `rows` rows, without their buffers.
+  [[nodiscard]] LinearForward projection(std::int64_t rows) const;
+  [[nodiscard]] LinearInputGradient projection_input(std::int64_t rows) const;
+  [[nodiscard]] LinearWeightGradient projection_weight(std::int64_t rows) const;
 
   Architecture architecture_;
   DataType type_;

@@ -156,6 +156,12 @@ void read_tokens(const ConfigReader& config, Architecture& a) {
   if (const nlohmann::json* bos = config.find("bos_token_id"); bos != nullptr) {
     a.bos_token = token_id(config, "bos_token_id", *bos, a.vocab);
   }
+  if (const nlohmann::json* padding = config.find("pad_token_id"); padding != nullptr) {
+    a.padding_token = token_id(config, "pad_token_id", *padding, a.vocab);
+    // As torch.nn.Embedding counts: -1 is the last row.
+    if (!a.padding_token && padding->is_number_integer() && *padding >= -a.vocab)
+      a.padding_token = static_cast<std::int32_t>(a.vocab + padding->get<std::int64_t>());
+  }
   const nlohmann::json* eos = config.find("eos_token_id");
   if (eos == nullptr) return;
   const auto add = [&](const nlohmann::json& value) {

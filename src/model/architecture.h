@@ -37,6 +37,9 @@ struct Architecture {
   RopeConfig rope;
   std::optional<std::int32_t> bos_token;
   std::vector<std::int32_t> eos_tokens;
+  // Its row of the embedding gets no gradient from the input (a tied head's part stays), as transformers
+  // trains: torch.nn.Embedding(padding_idx).
+  std::optional<std::int32_t> padding_token;
   std::string checkpoint_dtype;  // "bfloat16", "float32", ... as config.json says, empty where it does not
 
   [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }

@@ -33,14 +33,15 @@ std::optional<TensorType> export_type(const std::string& dtype) {
        dtype);
 }
 
-// One piece of a tensor in its stored type. bf16 by the rule of master weights, so that the file holds
-// exactly the weights that were trained with.
-void encode(std::span<const float> values, const TensorInfo& tensor, std::span<std::byte> out) {
+// One piece of a tensor, from element `first` on, in its stored type. bf16 by the rule of master weights, so
+// that the file holds exactly the weights that were trained with.
+void encode(std::span<const float> values, std::size_t first, const TensorInfo& tensor,
+            std::span<std::byte> out) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (tensor.type == TensorType::f32) {
       std::memcpy(out.data() + i * 4, &values[i], 4);
     } else if (tensor.type == TensorType::bf16) {
-      const std::uint16_t bits = master_to_bfloat16(values[i]).bits;
+      const std::uint16_t bits = master_to_bfloat16(values[i], first + i).bits;
       std::memcpy(out.data() + i * 2, &bits, 2);
     } else {
       const std::uint16_t bits = float_to_half(values[i]);
@@ -60,7 +61,7 @@ void emit_values(std::span<const float> values, const TensorInfo& tensor, const 
   for (std::size_t begin = 0; begin < values.size(); begin += kPieceElements) {
     const auto part = values.subspan(begin, std::min(kPieceElements, values.size() - begin));
     const auto bytes = std::span(piece).first(part.size() * width);
-    encode(part, tensor, bytes);
+    encode(part, begin, tensor, bytes);
     emit(bytes);
   }
 }

@@ -33,17 +33,14 @@ Scalars scalars(const AdamWStep& step, bool decay) {
 }
 
 // master_to_bfloat16 with masks in place of selections: compilers turn those into far longer vector code.
-[[gnu::always_inline]] inline std::uint16_t rounded_master(float x) {
-  constexpr std::int32_t kInfinity = 0x7F800000;
-  constexpr std::int32_t kLargestThatRoundsDown = 0x7F7F7FFF;  // above it every finite value saturates
+[[gnu::always_inline]] inline std::uint16_t rounded_master(float x, std::uint32_t offset) {
   const auto bits = std::bit_cast<std::int32_t>(x);
   const std::int32_t magnitude = bits & 0x7FFFFFFF;
-  const std::int32_t finite = std::min(magnitude, kLargestThatRoundsDown) + 0x8000;
-  const std::int32_t not_finite = (kInfinity - 1 - magnitude) >> 31;  // -1 or 0
-  const std::int32_t not_a_number = (kInfinity - magnitude) >> 31;
-  const std::int32_t rounded = finite + ((magnitude - finite) & not_finite);
-  const std::int32_t code = rounded | (not_a_number & 0x400000) | (bits ^ magnitude);
-  return static_cast<std::uint16_t>(static_cast<std::uint32_t>(code) >> 16);
+  const std::int32_t dithered = (magnitude - 0x7F7E0000) >> 31;  // -1 or 0
+  const std::int32_t not_a_number = (0x7F800000 - magnitude) >> 31;
+  const std::uint32_t code =
+      std::bit_cast<std::uint32_t>(bits) + (offset & static_cast<std::uint32_t>(dithered));
+  return static_cast<std::uint16_t>((code | (static_cast<std::uint32_t>(not_a_number) & 0x400000U)) >> 16);
 }
 
 // The one body; it is inlined into a function per instruction set below.
@@ -51,8 +48,9 @@ template <typename Gradient, bool kHasWeight>
 [[gnu::always_inline]] inline void sweep_body(std::int64_t count, const Gradient* __restrict gradient,
                                               float* __restrict master, float* __restrict exp_avg,
                                               float* __restrict exp_avg_sq, bfloat16* __restrict weight,
-                                              const Scalars& s) {
+                                              std::int64_t first, const Scalars& s) {
   const Scalars k = s;
+  std::uint32_t dither = static_cast<std::uint32_t>(first) * kRoundingStride;
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = to_float(gradient[i]) * k.clip;
     const float m = exp_avg[i] + k.one_minus_beta1 * (g - exp_avg[i]);
@@ -62,38 +60,39 @@ template <typename Gradient, bool kHasWeight>
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
     master[i] = p;
-    if constexpr (kHasWeight) weight[i].bits = rounded_master(p);
+    if constexpr (kHasWeight) weight[i].bits = rounded_master(p, dither >> 16);
+    dither += kRoundingStride;
   }
 }
 
 template <typename Gradient, bool kHasWeight>
 void sweep_baseline(std::int64_t count, const Gradient* gradient, float* master, float* exp_avg,
-                    float* exp_avg_sq, bfloat16* weight, const Scalars& s) {
-  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, s);
+                    float* exp_avg_sq, bfloat16* weight, std::int64_t first, const Scalars& s) {
+  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
 [[gnu::target("avx2")]] void sweep_avx2(std::int64_t count, const Gradient* gradient, float* master,
                                         float* exp_avg, float* exp_avg_sq, bfloat16* weight,
-                                        const Scalars& s) {
-  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, s);
+                                        std::int64_t first, const Scalars& s) {
+  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void sweep_avx512(
     std::int64_t count, const Gradient* gradient, float* master, float* exp_avg, float* exp_avg_sq,
-    bfloat16* weight, const Scalars& s) {
-  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, s);
+    bfloat16* weight, std::int64_t first, const Scalars& s) {
+  sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
-void sweep(InstructionSet set, std::int64_t begin, std::int64_t count, const AdamWGroup& group,
-           const Scalars& s) {
+void sweep(InstructionSet set, std::int64_t begin, std::int64_t count, std::int64_t first,
+           const AdamWGroup& group, const Scalars& s) {
   const auto* gradient = static_cast<const Gradient*>(group.gradient) + begin;
   bfloat16* weight = kHasWeight ? group.weight + begin : nullptr;
   const auto run = [&](auto* function) {
     function(count, gradient, group.master + begin, group.exp_avg + begin, group.exp_avg_sq + begin, weight,
-             s);
+             first, s);
   };
   switch (set) {
     case InstructionSet::baseline:
@@ -168,11 +167,11 @@ void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& st
       const std::int64_t count = std::min(kSlice, range.end - begin);
       const Scalars& s = range.decay ? decayed : plain;
       if (group.gradient_type == DataType::f32) {
-        group.weight == nullptr ? sweep<float, false>(set, begin, count, group, s)
-                                : sweep<float, true>(set, begin, count, group, s);
+        group.weight == nullptr ? sweep<float, false>(set, begin, count, slice * kSlice, group, s)
+                                : sweep<float, true>(set, begin, count, slice * kSlice, group, s);
       } else {
-        group.weight == nullptr ? sweep<bfloat16, false>(set, begin, count, group, s)
-                                : sweep<bfloat16, true>(set, begin, count, group, s);
+        group.weight == nullptr ? sweep<bfloat16, false>(set, begin, count, slice * kSlice, group, s)
+                                : sweep<bfloat16, true>(set, begin, count, slice * kSlice, group, s);
       }
       return;
     }

@@ -47,8 +47,8 @@ struct AdamWGroup {
   float* master = nullptr;
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
-  bfloat16* weight =
-      nullptr;  // receives master_to_bfloat16(master); null where the fp32 master is the weight
+  bfloat16* weight = nullptr;  // receives master_to_bfloat16(master, index in its range); null where the
+                               // master is the weight
 };
 
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };

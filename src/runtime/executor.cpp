@@ -215,17 +215,29 @@ struct Issue {
     const bool tied = self.context_.architecture.tied_head;
     float* projection =
         tied ? floats(OperandRole::projection_accumulator) : accumulator + group.tensors[1].offset;
+    const std::int64_t supervised = running.outcome.supervised;
     if (op.first) {
-      self.device_.zero(stream, accumulator, size(OperandRole::accumulator));
-      if (tied) self.device_.zero(stream, projection, size(OperandRole::projection_accumulator));
+      const std::int64_t elements = self.context_.architecture.vocab * self.context_.architecture.hidden;
+      const auto zero = [&](float* from, float* to) {
+        if (to > from) self.device_.zero(stream, from, {(to - from) * 4});
+      };
+      // The projection's gradient is replaced by its first product, where there is one.
+      float* end = accumulator + size(OperandRole::accumulator).value / 4;
+      zero(accumulator, tied ? end : projection);
+      if (!tied) zero(projection + elements, end);
+      if (supervised == 0) zero(projection, projection + elements);
     }
-    const auto supervised = static_cast<double>(running.outcome.supervised);
-    self.head_.forward_backward(head_call(),
-                                {.scale = static_cast<float>(supervised > 0 ? 1.0 / supervised : 0.0),
-                                 .gradient = at(OperandRole::gradient),
-                                 .norm_weight = accumulator + group.tensors[0].offset,
-                                 .projection = projection,
-                                 .logits = at(OperandRole::logits)});
+    const auto first_slot = static_cast<std::ptrdiff_t>(op.micro_batch * program.batch.micro_batch);
+    const bool fresh = std::all_of(running.counts.begin(), running.counts.begin() + first_slot,
+                                   [](std::int32_t count) { return count == 0; });
+    self.head_.forward_backward(
+        head_call(),
+        {.scale = supervised > 0 ? static_cast<float>(1.0 / static_cast<double>(supervised)) : 0.0F,
+         .gradient = at(OperandRole::gradient),
+         .norm_weight = accumulator + group.tensors[0].offset,
+         .projection = projection,
+         .fresh = fresh,
+         .logits = at(OperandRole::logits)});
   }
 
   void offload(std::byte* accumulator) const {
@@ -263,8 +275,9 @@ struct Issue {
         float* accumulator = floats(OperandRole::accumulator);
         const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
                                                        static_cast<std::size_t>(rows()));
+        const auto padding = self.context_.architecture.padding_token;
         self.device_.call(stream, [=] {
-          scatter_embedding_gradient(*pool, storage, width, gradient, tokens, accumulator);
+          scatter_embedding_gradient(*pool, storage, width, gradient, tokens, padding, accumulator);
         });
         return;
       }
@@ -398,6 +411,13 @@ const Executor::Prepared& Executor::prepare(const Program& program) {
       if (event < 0) event = events++;
     }
   while (static_cast<std::int32_t>(events_.size()) < events) events_.push_back(device_.create_event());
+  // A step may be the first to meet a number of supervised rows: their products are compiled now.
+  const auto has = [&](OpKind kind) {
+    return std::any_of(program.ops.begin(), program.ops.end(),
+                       [kind](const Op& op) { return op.kind == kind; });
+  };
+  if (const bool backward = has(OpKind::head_forward_backward); backward || has(OpKind::head_forward))
+    head_.prepare(device_, program.batch.slot_tokens, backward);
   // The rotary tables are constants of the run; a Program may have been laid out anew.
   for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
     if (program.at(id).name != "dev.rope") continue;

@@ -17,8 +17,9 @@ constexpr std::size_t kLanes = 8;
 
 template <typename T>
 void scatter_columns(std::int64_t width, std::int64_t begin, std::int64_t end, const T* gradient,
-                     std::span<const std::int32_t> tokens, float* accumulator) {
+                     std::span<const std::int32_t> tokens, std::int32_t padding, float* accumulator) {
   for (std::size_t row = 0; row < tokens.size(); ++row) {
+    if (tokens[row] == padding) continue;
     const T* from = gradient + static_cast<std::int64_t>(row) * width;
     float* to = accumulator + static_cast<std::int64_t>(tokens[row]) * width;
     for (std::int64_t c = begin; c < end; ++c) to[c] += to_float(from[c]);
@@ -40,13 +41,16 @@ void gather_embedding(ThreadPool& pool, DataType type, std::int64_t width, const
 }
 
 void scatter_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t width, const void* gradient,
-                                std::span<const std::int32_t> tokens, float* accumulator) {
+                                std::span<const std::int32_t> tokens, std::optional<std::int32_t> padding,
+                                float* accumulator) {
+  const std::int32_t left_out = padding.value_or(-1);
   pool.parallel_for((width + kColumnsPerTask - 1) / kColumnsPerTask, [&](std::int64_t task) {
     const std::int64_t begin = task * kColumnsPerTask, end = std::min(width, begin + kColumnsPerTask);
     if (type == DataType::bf16)
-      scatter_columns(width, begin, end, static_cast<const bfloat16*>(gradient), tokens, accumulator);
+      scatter_columns(width, begin, end, static_cast<const bfloat16*>(gradient), tokens, left_out,
+                      accumulator);
     else
-      scatter_columns(width, begin, end, static_cast<const float*>(gradient), tokens, accumulator);
+      scatter_columns(width, begin, end, static_cast<const float*>(gradient), tokens, left_out, accumulator);
   });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/threads.h"
@@ -14,9 +15,11 @@ namespace lazytrain {
 void gather_embedding(ThreadPool& pool, DataType type, std::int64_t width, const void* embedding,
                       std::span<const std::int32_t> tokens, void* out);
 
-// accumulator[tokens[i]] += gradient[i], i = 0, 1, ... in this order for every element.
+// accumulator[tokens[i]] += gradient[i], i = 0, 1, ... in this order for every element; rows of the token
+// `padding` are left out (Architecture::padding_token).
 void scatter_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t width, const void* gradient,
-                                std::span<const std::int32_t> tokens, float* accumulator);
+                                std::span<const std::int32_t> tokens, std::optional<std::int32_t> padding,
+                                float* accumulator);
 
 // accumulator = round(accumulator) to `type`, kept as fp32; partial[k] = sum of squares of the k-th
 // kNormChunk elements.

@@ -303,7 +303,8 @@ class Profiler {
     head_.forward_backward(call, {.scale = 1.0F / static_cast<float>(sizes_.rows),
                                   .gradient = b_.gradient,
                                   .norm_weight = b_.norm_accumulator,
-                                  .projection = b_.projection_accumulator});
+                                  .projection = b_.projection_accumulator,
+                                  .fresh = true});
   }
   [[nodiscard]] std::int64_t offload_elements() const {
     return std::min(sizes_.elements, sizes_.update_elements);
@@ -327,7 +328,7 @@ class Profiler {
   void scatter_rows() {
     device_->call(*host_, [this] {
       scatter_embedding_gradient(device_->host_pool(), options_.type, sizes_.architecture.hidden, b_.gradient,
-                                 tokens(), b_.projection_accumulator);
+                                 tokens(), std::nullopt, b_.projection_accumulator);
     });
   }
   void finish_embedding() {

@@ -72,17 +72,22 @@ void Session::set_group(std::size_t group, std::span<const float> values) {
     refresh_weights(group);
     return;
   }
-  auto* weights = reinterpret_cast<bfloat16*>(memory.weights.data());
-  for (std::size_t i = 0; i < values.size(); ++i) weights[i] = master_to_bfloat16(values[i]);
+  round_group(group, values);
+}
+
+void Session::round_group(std::size_t group, std::span<const float> values) {
+  auto* weights = reinterpret_cast<bfloat16*>(executor_->group(group).weights.data());
+  std::fill_n(weights, values.size(), bfloat16{});  // gaps
+  for (const ParameterTensor& tensor : context_.groups[group].tensors)
+    for (std::int64_t i = 0; i < tensor.elements; ++i)
+      weights[tensor.offset + i] = master_to_bfloat16(values[static_cast<std::size_t>(tensor.offset + i)],
+                                                      static_cast<std::uint64_t>(i));
 }
 
 void Session::refresh_weights(std::size_t group) {
   if (options_.type == DataType::f32 || !options_.training) return;
-  const GroupMemory memory = executor_->group(group);
-  const float* master = master_of(memory);
-  auto* weights = reinterpret_cast<bfloat16*>(memory.weights.data());
-  for (std::int64_t i = 0; i < context_.groups[group].elements; ++i)
-    weights[i] = master_to_bfloat16(master[i]);
+  round_group(
+      group, {master_of(executor_->group(group)), static_cast<std::size_t>(context_.groups[group].elements)});
 }
 
 void Session::read_masters(std::size_t group, std::span<float> out) const {

@@ -62,6 +62,9 @@ class Session {
   void refresh_weights(std::size_t group);
 
  private:
+  // bf16 weights of a group from fp32 values.
+  void round_group(std::size_t group, std::span<const float> values);
+
   SessionOptions options_;
   LoweringContext context_;
   std::unique_ptr<CpuDevice> device_;

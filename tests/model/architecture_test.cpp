@@ -76,6 +76,20 @@ TEST(Architecture, FillsInWhatTransformersFillsIn) {
   EXPECT_EQ(a.checkpoint_dtype, "");
 }
 
+TEST(Architecture, PaddingTokenIsCountedAsTorchCountsIt) {
+  nlohmann::json config = small_config();
+  config.erase("pad_token_id");
+  EXPECT_EQ(read(config).padding_token, std::nullopt);
+  config["pad_token_id"] = nullptr;
+  EXPECT_EQ(read(config).padding_token, std::nullopt);
+  config["pad_token_id"] = 2;
+  EXPECT_EQ(read(config).padding_token, 2);
+  config["pad_token_id"] = -1;
+  EXPECT_EQ(read(config).padding_token, config["vocab_size"].get<std::int32_t>() - 1);
+  config["pad_token_id"] = config["vocab_size"];
+  EXPECT_TRUE(failure_of([&] { read(config); }));
+}
+
 TEST(Architecture, NullCountsAsAbsentAndUnknownKeysAreIgnored) {
   nlohmann::json config = small_config();
   for (const char* key : {"rope_scaling", "rope_parameters", "head_dim", "sliding_window",

@@ -82,7 +82,7 @@ class ForwardRun {
       if (type_ == DataType::f32)
         reinterpret_cast<float*>(stored)[i] = values[i];
       else
-        reinterpret_cast<bfloat16*>(stored)[i] = master_to_bfloat16(values[i]);
+        reinterpret_cast<bfloat16*>(stored)[i] = master_to_bfloat16(values[i], i);
     }
     return stored;
   }

@@ -135,6 +135,10 @@ class CpuDeviceOfOptions final : public CpuDevice {
   }
   void zero(Stream& stream, void* dst, Bytes size) override { push(stream, ZeroWork{dst, size}); }
 
+  void prepare(const LinearForward& op) override { cpu::prepare(gemms_, op); }
+  void prepare(const LinearInputGradient& op) override { cpu::prepare(gemms_, op); }
+  void prepare(const LinearWeightGradient& op) override { cpu::prepare(gemms_, op); }
+
   void run(Stream& stream, const LinearForward& op) override { push(stream, op); }
   void run(Stream& stream, const LinearInputGradient& op) override { push(stream, op); }
   void run(Stream& stream, const LinearWeightGradient& op) override { push(stream, op); }

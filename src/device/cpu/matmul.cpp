@@ -85,7 +85,8 @@ struct RowProduct {
   RowBlock (*cut)(std::int64_t rows, std::int64_t columns, std::int64_t depth);
 };
 
-void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
+// Without a pool: compiles and returns.
+void run_rows(ThreadPool* pool, GemmCache& gemms, const RowProduct& op) {
   check(op.rows >= 0 && op.slot_rows > 0 && op.columns > 0 && op.depth > 0,
         "a matrix product has sizes above 0");
   const std::int64_t slots = op.rows / op.slot_rows;
@@ -116,6 +117,7 @@ void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
   };
   const Block whole = make_block(slots > 0 ? op.slot_rows : 0);
   const Block ragged = make_block(rest);
+  if (pool == nullptr) return;
   const std::int64_t whole_tiles = slots * whole.block.tiles();
   const std::int64_t element = size_of(op.type);
 
@@ -136,12 +138,10 @@ void run_rows(ThreadPool& pool, GemmCache& gemms, const RowProduct& op) {
               op.bias == nullptr ? nullptr : static_cast<const std::byte*>(op.bias) + column * element,
               static_cast<std::byte*>(op.y) + (row * op.columns + column) * element);
   };
-  pool.parallel_for(whole_tiles + ragged.block.tiles(), std::ref(run_tile));
+  pool->parallel_for(whole_tiles + ragged.block.tiles(), std::ref(run_tile));
 }
 
-}  // namespace
-
-void run(ThreadPool& pool, GemmCache& gemms, const LinearForward& op) {
+void multiply(ThreadPool* pool, GemmCache& gemms, const LinearForward& op) {
   run_rows(pool, gemms,
            {.type = op.type,
             .rows = op.rows,
@@ -158,7 +158,7 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearForward& op) {
             .cut = RowBlock::forward});
 }
 
-void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op) {
+void multiply(ThreadPool* pool, GemmCache& gemms, const LinearInputGradient& op) {
   run_rows(pool, gemms,
            {.type = op.type,
             .rows = op.rows,
@@ -175,14 +175,14 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op) {
             .cut = RowBlock::input_gradient});
 }
 
-void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op) {
+void multiply(ThreadPool* pool, GemmCache& gemms, const LinearWeightGradient& op) {
   check(op.rows >= 0 && op.slot_rows > 0 && op.in > 0 && op.out > 0, "a weight gradient has sizes above 0");
   const std::int64_t slots = op.rows / op.slot_rows;
   const std::int64_t rest = op.rows % op.slot_rows;
   // Only the rows of dweight are cut: x is then read as it is, and a tile's part of dy is copied once a slot.
   const Cut out(op.out, std::max(kTilesPerSlot, parts_of_at_most(op.out, 256)));
   const Cut in(op.in, 1);
-  const auto gemms_of_depth = [&](std::int64_t depth) {
+  const auto gemms_of_depth = [&](std::int64_t depth, bool accumulate) {
     return find_gemms(gemms, out, in, [&](std::int64_t m, std::int64_t n) {
       return GemmShape{.operand = op.type,
                        .result = DataType::f32,
@@ -195,11 +195,15 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op) {
                        .b_column = 1,
                        .c_row = op.in,
                        .bias = false,
-                       .accumulate = true};
+                       .accumulate = accumulate};
     });
   };
-  const TileGemms whole = slots > 0 ? gemms_of_depth(op.slot_rows) : TileGemms{};
-  const TileGemms ragged = rest > 0 ? gemms_of_depth(rest) : TileGemms{};
+  const bool only_rest = slots == 0;
+  const TileGemms first = slots > 0 ? gemms_of_depth(op.slot_rows, op.accumulate) : TileGemms{};
+  const TileGemms whole = slots > 1 ? gemms_of_depth(op.slot_rows, true) : TileGemms{};
+  const TileGemms ragged = rest > 0 ? gemms_of_depth(rest, op.accumulate || !only_rest) : TileGemms{};
+  if (pool == nullptr) return;
+  if (op.rows == 0 && !op.accumulate) std::fill_n(op.dweight, op.out * op.in, 0.0F);
   const std::int64_t element = size_of(op.type);
 
   // A tile adds up its slots in order, each with a product of its own.
@@ -208,13 +212,35 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op) {
     const std::int64_t j = index % in.count;
     auto* dweight = reinterpret_cast<std::byte*>(op.dweight + i * out.tile * op.in + j * in.tile);
     for (std::int64_t row = 0; row < op.rows; row += op.slot_rows) {
-      const TileGemms& depth = row + op.slot_rows <= op.rows ? whole : ragged;
+      const TileGemms& depth = row + op.slot_rows > op.rows ? ragged : row == 0 ? first : whole;
       depth[out.last(i)][in.last(j)]->run(
           static_cast<const std::byte*>(op.dy) + (row * op.out + i * out.tile) * element,
           static_cast<const std::byte*>(op.x) + (row * op.in + j * in.tile) * element, nullptr, dweight);
     }
   };
-  pool.parallel_for(out.count * in.count, std::ref(run_tile));
+  pool->parallel_for(out.count * in.count, std::ref(run_tile));
+}
+
+}  // namespace
+
+void run(ThreadPool& pool, GemmCache& gemms, const LinearForward& op) {
+  multiply(&pool, gemms, op);
+}
+void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op) {
+  multiply(&pool, gemms, op);
+}
+void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op) {
+  multiply(&pool, gemms, op);
+}
+
+void prepare(GemmCache& gemms, const LinearForward& op) {
+  multiply(nullptr, gemms, op);
+}
+void prepare(GemmCache& gemms, const LinearInputGradient& op) {
+  multiply(nullptr, gemms, op);
+}
+void prepare(GemmCache& gemms, const LinearWeightGradient& op) {
+  multiply(nullptr, gemms, op);
 }
 
 }  // namespace lazytrain::cpu

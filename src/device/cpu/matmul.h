@@ -14,4 +14,9 @@ void run(ThreadPool& pool, GemmCache& gemms, const LinearForward& op);
 void run(ThreadPool& pool, GemmCache& gemms, const LinearInputGradient& op);
 void run(ThreadPool& pool, GemmCache& gemms, const LinearWeightGradient& op);
 
+// Compiles the products that `op` would run.
+void prepare(GemmCache& gemms, const LinearForward& op);
+void prepare(GemmCache& gemms, const LinearInputGradient& op);
+void prepare(GemmCache& gemms, const LinearWeightGradient& op);
+
 }  // namespace lazytrain::cpu

@@ -3,7 +3,7 @@
 // thread takes one element. A Team has
 //   Value, Real            what load() returns, and one number of it
 //   each(n, f)             f(i) for the elements 0..n-1; an index i may stand for several lanes
-//   sum(n, f), maximum(n, f)  reductions of f(i), known to the whole team afterwards
+//   sum(n, f), plain_sum(n, f), maximum(n, f)  reductions of f(i), known to the whole team afterwards
 //   sum_of_squares(n, f)   in double
 //   load(p, i), store(p, i, value), index(i)
 // Sums have a fixed order that depends on n alone.
@@ -51,6 +51,19 @@ struct LaneTeam {
       a = a + f(PartLanes{i, count}).first(count);
     }
     return ((a + b) + (c + d)).sum();
+  }
+
+  // One accumulator of sixteen lanes: rounds as PyTorch's AVX-512 reductions do.
+  template <typename F>
+  LAZYTRAIN_KERNEL Real plain_sum(std::int64_t n, F f) const {
+    V a(0);
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= n; i += V::kLanes) a = a + f(WholeLanes{i});
+    if (i < n) {
+      const int count = static_cast<int>(n - i);
+      a = a + f(PartLanes{i, count}).first(count);
+    }
+    return a.sum();
   }
 
   // Needs n >= 1. NaN are passed over.
