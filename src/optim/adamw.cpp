@@ -35,12 +35,9 @@ Scalars scalars(const AdamWStep& step, bool decay) {
 // master_to_bfloat16 with masks in place of selections: compilers turn those into far longer vector code.
 [[gnu::always_inline]] inline std::uint16_t rounded_master(float x, std::uint32_t offset) {
   const auto bits = std::bit_cast<std::int32_t>(x);
-  const std::int32_t magnitude = bits & 0x7FFFFFFF;
-  const std::int32_t dithered = (magnitude - 0x7F7E0000) >> 31;  // -1 or 0
-  const std::int32_t not_a_number = (0x7F800000 - magnitude) >> 31;
-  const std::uint32_t code =
-      std::bit_cast<std::uint32_t>(bits) + (offset & static_cast<std::uint32_t>(dithered));
-  return static_cast<std::uint16_t>((code | (static_cast<std::uint32_t>(not_a_number) & 0x400000U)) >> 16);
+  const auto not_a_number = static_cast<std::uint32_t>((0x7F800000 - (bits & 0x7FFFFFFF)) >> 31);  // or 0
+  const std::uint32_t code = static_cast<std::uint32_t>(bits) + (offset & ~not_a_number);
+  return static_cast<std::uint16_t>((code | (not_a_number & 0x400000U)) >> 16);
 }
 
 // The one body; it is inlined into a function per instruction set below.

