@@ -8,6 +8,10 @@ const char* to_string(StateFormat format) {
   switch (format) {
     case StateFormat::adamw_32bit:
       return "adamw_32bit";
+    case StateFormat::adamw_8bit:
+      return "adamw_8bit";
+    case StateFormat::adamw_hybrid:
+      return "adamw_hybrid";
   }
   return "?";
 }
@@ -41,6 +45,9 @@ OptimizerStateLayout state_layout(StateFormat format, DataType weights) {
       layout.buffers.push_back({.name = "exp_avg"});
       layout.buffers.push_back({.name = "exp_avg_sq"});
       break;
+    case StateFormat::adamw_8bit:
+    case StateFormat::adamw_hybrid:
+      check(false, "states with 8-bit moments are laid out tensor by tensor (optim/group_state.h)");
   }
   return layout;
 }

@@ -13,7 +13,9 @@
 namespace lazytrain {
 
 enum class StateFormat : std::uint8_t {
-  adamw_32bit,  // fp32 master, fp32 first and second moment
+  adamw_32bit,   // fp32 moments for every tensor
+  adamw_8bit,    // 8-bit moments for all but small tensors, biases and norms
+  adamw_hybrid,  // 8-bit moments for a given fraction of the parameters
 };
 [[nodiscard]] const char* to_string(StateFormat format);
 
