@@ -4,6 +4,8 @@
 #include <fstream>
 #include <string>
 
+#include "core/cgroup.h"
+
 namespace lazytrain {
 namespace {
 
@@ -23,32 +25,10 @@ Bytes proc_kilobytes(const char* path, std::initializer_list<const char*> keys) 
   return sum;
 }
 
-std::optional<std::int64_t> number_in(const char* path) {
-  std::ifstream file(path);
-  std::int64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // "max", or no such file
-}
-
-std::int64_t page_cache(const char* path) {
-  std::ifstream file(path);
-  std::string key;
-  std::int64_t value = 0;
-  while (file >> key >> value)
-    if (key == "inactive_file") return value;
-  return 0;
-}
-
 }  // namespace
 
 MemoryLimits memory_limits() {
-  MemoryLimits limits{.available = proc_kilobytes("/proc/meminfo", {"MemAvailable:"}), .cgroup = {}};
-  const auto limit = number_in("/sys/fs/cgroup/memory.max");
-  const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit && used)
-    limits.cgroup =
-        Bytes{std::max<std::int64_t>(0, *limit - *used + page_cache("/sys/fs/cgroup/memory.stat"))};
-  return limits;
+  return {.available = proc_kilobytes("/proc/meminfo", {"MemAvailable:"}), .cgroup = cgroup_memory_left()};
 }
 
 Bytes resident_memory() {

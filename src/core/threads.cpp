@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <utility>
+
+#include "core/cgroup.h"
 
 namespace lazytrain {
 namespace {
@@ -95,12 +96,8 @@ int available_cores() {
   CPU_ZERO(&mask);
   int cores = 1;
   if (sched_getaffinity(0, sizeof(mask), &mask) == 0) cores = std::max(1, CPU_COUNT(&mask));
-  std::ifstream quota_file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (quota_file >> quota >> period && quota != "max" && period > 0) {
-    cores = std::clamp(static_cast<int>(std::ceil(std::stod(quota) / period)), 1, cores);
-  }
+  if (const auto quota = cgroup_cpu_quota())
+    cores = std::clamp(static_cast<int>(std::ceil(*quota)), 1, cores);
   return cores;
 }
 

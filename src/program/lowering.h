@@ -13,6 +13,10 @@
 
 namespace lazytrain {
 
+// Elements of a gradient whose squares make one partial sum of its norm. The runtime holds it against the
+// device's.
+inline constexpr std::int64_t kNormRun = 65536;
+
 // What lowering needs to know beside the plan. The same values for all Programs of a run, so that
 // parameters and states have the same offsets in each.
 struct LoweringContext {

@@ -20,7 +20,7 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
     state.gradient.push_back(training ? builder.persistent(name_of("host.grad", index), tier,
                                                            {group.elements * gradient_bytes}, true)
                                       : -1);
-    const std::int64_t chunks = (group.elements + 65535) / 65536;
+    const std::int64_t chunks = (group.elements + kNormRun - 1) / kNormRun;
     state.norm.push_back(training ? builder.persistent(name_of("host.norm", index), tier, {chunks * 8}, true)
                                   : -1);
   }

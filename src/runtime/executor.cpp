@@ -15,6 +15,7 @@
 #include "runtime/poison.h"
 
 namespace lazytrain {
+static_assert(kNormRun == kNormChunk, "Programs have room for the partial sums that the device writes");
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -49,7 +49,10 @@ void run(ThreadPool& pool, const AttentionBackward& op) {
   const std::int64_t threads = pool.size();
   const std::int64_t pairs = op.rows / op.slot_rows * op.kv_heads;
   const std::int64_t rest = pairs % threads;
-  const std::int64_t whole = 7 * rest < 5 * threads ? pairs - rest : pairs;
+  // Scratch is no buffer of the plan: long slots, whose whole pairs would need much of it, are always split.
+  constexpr std::int64_t kMostScratch = std::int64_t{16} << 20;  // floats of all threads: 64 MiB
+  const bool small = threads * kernels::attention_backward_whole_scratch(shape) <= kMostScratch;
+  const std::int64_t whole = !small ? 0 : 7 * rest < 5 * threads ? pairs - rest : pairs;
   const std::int64_t blocks = shape.blocks();
   const std::int64_t key_tasks = (pairs - whole) * blocks;
   const std::int64_t query_tasks = key_tasks * shape.group();
