@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <string_view>
 
 #include "core/error.h"
+#include "optim/adamw_sweep.h"
 
 namespace lazytrain {
 namespace {
@@ -13,12 +15,7 @@ namespace {
 // Elements per task: 28 bytes each, so that a task's memory is a few hundred kB and its start is free.
 constexpr std::int64_t kSlice = 16384;
 
-// The scalars of a step as the sweep uses them.
-struct Scalars {
-  float clip, keep, one_minus_beta1, beta2, one_minus_beta2, root_c2, eps, negative_step;
-};
-
-Scalars scalars(const AdamWStep& step, bool decay) {
+AdamWScalars scalars(const AdamWStep& step, bool decay) {
   const auto t = static_cast<double>(step.step);
   const double c1 = 1.0 - std::pow(step.beta1, t);
   const double c2 = 1.0 - std::pow(step.beta2, t);
@@ -28,63 +25,34 @@ Scalars scalars(const AdamWStep& step, bool decay) {
           .beta2 = static_cast<float>(step.beta2),
           .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
           .root_c2 = static_cast<float>(std::sqrt(c2)),
+          .inverse_root_c2 = static_cast<float>(1.0 / std::sqrt(c2)),
           .eps = static_cast<float>(step.eps),
           .negative_step = static_cast<float>(-(step.lr / c1))};
 }
 
-// master_to_bfloat16 with masks in place of selections: compilers turn those into far longer vector code.
-[[gnu::always_inline]] inline std::uint16_t rounded_master(float x, std::uint32_t offset) {
-  const auto bits = std::bit_cast<std::int32_t>(x);
-  const auto not_a_number = static_cast<std::uint32_t>((0x7F800000 - (bits & 0x7FFFFFFF)) >> 31);  // or 0
-  const std::uint32_t code = static_cast<std::uint32_t>(bits) + (offset & ~not_a_number);
-  return static_cast<std::uint16_t>((code | (not_a_number & 0x400000U)) >> 16);
-}
-
-// The one body; it is inlined into a function per instruction set below.
-template <typename Gradient, bool kHasWeight>
-[[gnu::always_inline]] inline void sweep_body(std::int64_t count, const Gradient* __restrict gradient,
-                                              float* __restrict master, float* __restrict exp_avg,
-                                              float* __restrict exp_avg_sq, bfloat16* __restrict weight,
-                                              std::int64_t first, const Scalars& s) {
-  const Scalars k = s;
-  std::uint32_t dither = static_cast<std::uint32_t>(first) * kRoundingStride;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = to_float(gradient[i]) * k.clip;
-    const float m = exp_avg[i] + k.one_minus_beta1 * (g - exp_avg[i]);
-    const float v = exp_avg_sq[i] * k.beta2 + k.one_minus_beta2 * g * g;
-    const float denominator = std::sqrt(v) / k.root_c2 + k.eps;
-    const float p = master[i] * k.keep + k.negative_step * m / denominator;
-    exp_avg[i] = m;
-    exp_avg_sq[i] = v;
-    master[i] = p;
-    if constexpr (kHasWeight) weight[i].bits = rounded_master(p, dither >> 16);
-    dither += kRoundingStride;
-  }
-}
-
 template <typename Gradient, bool kHasWeight>
 void sweep_baseline(std::int64_t count, const Gradient* gradient, float* master, float* exp_avg,
-                    float* exp_avg_sq, bfloat16* weight, std::int64_t first, const Scalars& s) {
+                    float* exp_avg_sq, bfloat16* weight, std::int64_t first, const AdamWScalars& s) {
   sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
 [[gnu::target("avx2")]] void sweep_avx2(std::int64_t count, const Gradient* gradient, float* master,
                                         float* exp_avg, float* exp_avg_sq, bfloat16* weight,
-                                        std::int64_t first, const Scalars& s) {
+                                        std::int64_t first, const AdamWScalars& s) {
   sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void sweep_avx512(
     std::int64_t count, const Gradient* gradient, float* master, float* exp_avg, float* exp_avg_sq,
-    bfloat16* weight, std::int64_t first, const Scalars& s) {
+    bfloat16* weight, std::int64_t first, const AdamWScalars& s) {
   sweep_body<Gradient, kHasWeight>(count, gradient, master, exp_avg, exp_avg_sq, weight, first, s);
 }
 
 template <typename Gradient, bool kHasWeight>
 void sweep(InstructionSet set, std::int64_t begin, std::int64_t count, std::int64_t first,
-           const AdamWGroup& group, const Scalars& s) {
+           const AdamWGroup& group, const AdamWScalars& s) {
   const auto* gradient = static_cast<const Gradient*>(group.gradient) + begin;
   bfloat16* weight = kHasWeight ? group.weight + begin : nullptr;
   const auto run = [&](auto* function) {
@@ -100,6 +68,72 @@ void sweep(InstructionSet set, std::int64_t begin, std::int64_t count, std::int6
       return run(sweep_avx512<Gradient, kHasWeight>);
   }
 }
+
+template <typename Gradient, typename Weight, bool kEightBit>
+void slice_baseline(const TensorSlice& slice, const AdamWScalars& s) {
+  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_baseline, encode_block_baseline);
+}
+
+template <typename Gradient, typename Weight, bool kEightBit>
+[[gnu::target("avx2")]] void slice_avx2(const TensorSlice& slice, const AdamWScalars& s) {
+  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_avx2, encode_block_avx2);
+}
+
+template <typename Gradient, typename Weight, bool kEightBit>
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void slice_avx512(
+    const TensorSlice& slice, const AdamWScalars& s) {
+  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_avx512, encode_block_avx512);
+}
+
+using SliceFunction = void (*)(const TensorSlice&, const AdamWScalars&);
+
+template <typename Gradient, typename Weight, bool kEightBit>
+SliceFunction slice_function(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::baseline:
+      return slice_baseline<Gradient, Weight, kEightBit>;
+    case InstructionSet::avx2:
+      return slice_avx2<Gradient, Weight, kEightBit>;
+    case InstructionSet::avx512:
+      return slice_avx512<Gradient, Weight, kEightBit>;
+  }
+  return nullptr;
+}
+
+template <typename Gradient, typename Weight>
+SliceFunction slice_function(InstructionSet set, MomentPrecision precision) {
+  return precision == MomentPrecision::eight_bit ? slice_function<Gradient, Weight, true>(set)
+                                                 : slice_function<Gradient, Weight, false>(set);
+}
+
+SliceFunction slice_function(InstructionSet set, DataType gradient, DataType weight,
+                             MomentPrecision precision) {
+  if (weight == DataType::f32) {
+    return gradient == DataType::f32 ? slice_function<float, float>(set, precision)
+                                     : slice_function<bfloat16, float>(set, precision);
+  }
+  return gradient == DataType::f32 ? slice_function<float, bfloat16>(set, precision)
+                                   : slice_function<bfloat16, bfloat16>(set, precision);
+}
+
+// Elements first..first + kSlice of a tensor, as far as it goes.
+TensorSlice tensor_slice(const AdamWStateGroup& group, const TensorState& tensor, std::int64_t first) {
+  const std::int64_t element = tensor.range.begin + first;
+  const auto part = [&](const StatePart& at, std::int64_t offset) -> std::byte* {
+    return at.bytes.value == 0 ? nullptr : group.state + at.offset.value + offset;
+  };
+  const std::int64_t moment = tensor.precision == MomentPrecision::eight_bit ? 1 : 4;
+  constexpr std::int64_t kScale = sizeof(BlockScale);
+  return {.gradient = static_cast<const std::byte*>(group.gradient) + element * size_of(group.gradient_type),
+          .weight = static_cast<std::byte*>(group.weight) + element * size_of(group.layout->weights),
+          .residual = reinterpret_cast<std::uint16_t*>(part(tensor.residual, first * 2)),
+          .exp_avg = part(tensor.exp_avg, first * moment),
+          .exp_avg_sq = part(tensor.exp_avg_sq, first * moment),
+          .scales = reinterpret_cast<BlockScale*>(part(tensor.scales, first / kStateBlock * kScale)),
+          .first = first,
+          .count = std::min(kSlice, tensor.range.end - element)};
+}
+static_assert(kSlice % kStateBlock == 0);
 
 bool supported(InstructionSet set) {
   switch (set) {
@@ -147,8 +181,8 @@ void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& st
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step, InstructionSet set) {
   check(step.step >= 1, "optimizer steps count from 1");
   check(supported(set), "the processor has the instruction set asked for");
-  const Scalars decayed = scalars(step, true);
-  const Scalars plain = scalars(step, false);
+  const AdamWScalars decayed = scalars(step, true);
+  const AdamWScalars plain = scalars(step, false);
   std::int64_t total = 0;
   for (const ParameterRange& range : group.ranges) total += slices(range);
 
@@ -162,7 +196,7 @@ void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& st
       }
       const std::int64_t begin = range.begin + slice * kSlice;
       const std::int64_t count = std::min(kSlice, range.end - begin);
-      const Scalars& s = range.decay ? decayed : plain;
+      const AdamWScalars& s = range.decay ? decayed : plain;
       if (group.gradient_type == DataType::f32) {
         group.weight == nullptr ? sweep<float, false>(set, begin, count, slice * kSlice, group, s)
                                 : sweep<float, true>(set, begin, count, slice * kSlice, group, s);
@@ -173,6 +207,39 @@ void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& st
       return;
     }
   });
+}
+
+void adamw_update(ThreadPool& pool, const AdamWStateGroup& group, const AdamWStep& step) {
+  adamw_update(pool, group, step, best_instruction_set());
+}
+
+void adamw_update(ThreadPool& pool, const AdamWStateGroup& group, const AdamWStep& step, InstructionSet set) {
+  check(step.step >= 1, "optimizer steps count from 1");
+  check(supported(set), "the processor has the instruction set asked for");
+  check(reinterpret_cast<std::uintptr_t>(group.state) % kBufferAlignment == 0, "states are aligned");
+  const AdamWScalars decayed = scalars(step, true);
+  const AdamWScalars plain = scalars(step, false);
+  std::int64_t total = 0;
+  for (const TensorState& tensor : group.layout->tensors) total += slices(tensor.range);
+
+  const auto update = [&](std::int64_t slice) {
+    for (const TensorState& tensor : group.layout->tensors) {
+      const std::int64_t here = slices(tensor.range);
+      if (slice >= here) {
+        slice -= here;
+        continue;
+      }
+      slice_function(set, group.gradient_type, group.layout->weights, tensor.precision)(
+          tensor_slice(group, tensor, slice * kSlice), tensor.range.decay ? decayed : plain);
+      return;
+    }
+  };
+  pool.parallel_for(total, std::ref(update));  // by reference: a std::function of it would allocate
+}
+
+double adamw_traffic_bytes(DataType gradient_type, DataType weights, MomentPrecision precision) {
+  return static_cast<double>(size_of(gradient_type)) + 2.0 * static_cast<double>(size_of(weights)) +
+         2.0 * state_bytes_per_parameter(precision, weights);
 }
 
 std::int64_t adamw_traffic_bytes(DataType gradient_type, bool separate_weight) {

@@ -18,6 +18,7 @@
 #include "core/bfloat16.h"
 #include "core/threads.h"
 #include "device/operations.h"
+#include "optim/group_state.h"
 
 namespace lazytrain {
 
@@ -30,13 +31,6 @@ struct AdamWStep {
   double weight_decay = 0.0;
   double clip_factor = 1.0;  // optim/clipping.h
   std::int64_t step = 1;     // 1-based number of this update; a skipped step is not counted
-};
-
-// Elements begin..end of a group form one tensor. What no range covers (alignment gaps) is left alone.
-struct ParameterRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  bool decay = true;
 };
 
 // One group's buffers, all with the same element index.
@@ -60,6 +54,33 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 // processed alike: whether a step is taken is the caller's decision (optim/clipping.h).
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step);
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step, InstructionSet set);
+
+// One group whose states are laid out by group_state_layout. Weights and gradients have the group's element
+// index; what no tensor of the layout covers is left alone.
+struct AdamWStateGroup {
+  const GroupStateLayout* layout = nullptr;
+  DataType gradient_type = DataType::bf16;  // or f32
+  const void* gradient = nullptr;
+  void* weight = nullptr;      // layout->weights. bf16: master_to_bfloat16(master, index in its tensor)
+  std::byte* state = nullptr;  // layout->bytes, aligned to kBufferAlignment
+};
+
+// The same update with masters split into weight and residual (or fp32 weights, their own masters), and
+// moments in fp32 or in 8-bit codes. Tensors with fp32 moments get the bits of the update above. Those with
+// codes store r = sqrt(v) in place of v, and
+//   v = r * r * beta2 + (1 - beta2) * g * g                   (g is cut to +-2^62 before: v stays finite)
+//   p = p - (lr / c1) * m / (sqrt(v) * (1 / sqrt(c2)) + eps)
+// use the new m and v before they are rounded to codes. Why r: the codes of v would turn to zero below 4e-4
+// of the block's largest gradient, and an update divided by that would be a hundred times the learning rate;
+// r reaches down to 3e-7, and no r but zero becomes zero (tests/optim/eight_bit_hazard_test.cpp).
+// A block of 256 whose largest |m| is below the normal floats forgets its m.
+// Allocates nothing; the bits depend neither on the instruction set nor on the number of threads. Gradients
+// must be finite: one that is not would spoil its whole block (optim/clipping.h tells before the update).
+void adamw_update(ThreadPool& pool, const AdamWStateGroup& group, const AdamWStep& step);
+void adamw_update(ThreadPool& pool, const AdamWStateGroup& group, const AdamWStep& step, InstructionSet set);
+
+// Memory traffic of an update, read and written, per parameter of a tensor with these states.
+[[nodiscard]] double adamw_traffic_bytes(DataType gradient_type, DataType weights, MomentPrecision precision);
 
 // Memory traffic of an update, read and written, per parameter: for speed reports.
 [[nodiscard]] std::int64_t adamw_traffic_bytes(DataType gradient_type, bool separate_weight);

@@ -72,12 +72,13 @@ inline constexpr CodeMap kSignedCodes = make_code_map(true);
 inline constexpr CodeMap kUnsignedCodes = make_code_map(false);
 inline constexpr std::uint8_t kSignedZero = 127;
 
-// The region of y in [0, 1], or one less: a line through the logarithm that a float's upper bits are. It
-// steps up every 0.93 decades, half way between thresholds, so no table needs to be exact.
-inline constexpr std::int32_t kGuessScale = 2652;      // 2^20 * log10(2) / 128 / 0.93
-inline constexpr std::int32_t kGuessStart = 35043410;  // 2^20 * (127 * 128 * the above - 7.688)
+// The region of y in [0, 1], or one less: a line through the logarithm that a float's upper 16 bits are. It
+// steps up every 0.93 decades, half way between thresholds, so it need not be exact.
+inline constexpr std::int32_t kGuessStart = 13216;  // upper bits of 10^-7.15
+inline constexpr std::int32_t kGuessScale = 166;    // 2^16 * log10(2) / 128 / 0.93
 constexpr std::int32_t region_guess(float y) {
-  return std::max(0, ((std::bit_cast<std::int32_t>(y) >> 16) * kGuessScale - kGuessStart) >> 20);
+  const std::int32_t upper = std::bit_cast<std::int32_t>(y) >> 16;
+  return std::max(0, upper - kGuessStart) * kGuessScale >> 16;
 }
 
 constexpr float decode_place(const CodeMap& map, std::int32_t z) {

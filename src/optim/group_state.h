@@ -11,10 +11,17 @@
 #include <vector>
 
 #include "core/units.h"
-#include "optim/adamw.h"
+#include "device/operations.h"
 #include "optim/optimizer_state.h"
 
 namespace lazytrain {
+
+// Elements begin..end of a group form one tensor. What no range covers (alignment gaps) is left alone.
+struct ParameterRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool decay = true;
+};
 
 enum class MomentPrecision : std::uint8_t { fp32, eight_bit };
 [[nodiscard]] const char* to_string(MomentPrecision precision);

@@ -1,0 +1,211 @@
+// The arithmetic of the AdamW sweeps, as templates that adamw.cpp inlines into one function per instruction
+// set. Plain loops that compilers turn into vectors; the file that includes this is compiled without
+// math-errno, or square roots would not be.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/bfloat16.h"
+#include "optim/block_codes.h"
+#include "optim/eight_bit_codes.h"
+
+namespace lazytrain {
+
+// The scalars of a step as the sweep uses them.
+struct AdamWScalars {
+  float clip, keep, one_minus_beta1, beta2, one_minus_beta2, root_c2, inverse_root_c2, eps, negative_step;
+};
+
+// master_to_bfloat16 with masks in place of selections: compilers turn those into far longer vector code.
+[[gnu::always_inline]] inline std::uint16_t rounded_master(float x, std::uint32_t offset) {
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const auto not_a_number = static_cast<std::uint32_t>((0x7F800000 - (bits & 0x7FFFFFFF)) >> 31);  // or 0
+  const std::uint32_t code = static_cast<std::uint32_t>(bits) + (offset & ~not_a_number);
+  return static_cast<std::uint16_t>((code | (not_a_number & 0x400000U)) >> 16);
+}
+
+// With separate masters and moments.
+template <typename Gradient, bool kHasWeight>
+[[gnu::always_inline]] inline void sweep_body(std::int64_t count, const Gradient* __restrict gradient,
+                                              float* __restrict master, float* __restrict exp_avg,
+                                              float* __restrict exp_avg_sq, bfloat16* __restrict weight,
+                                              std::int64_t first, const AdamWScalars& s) {
+  const AdamWScalars k = s;
+  std::uint32_t dither = static_cast<std::uint32_t>(first) * kRoundingStride;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = to_float(gradient[i]) * k.clip;
+    const float m = exp_avg[i] + k.one_minus_beta1 * (g - exp_avg[i]);
+    const float v = exp_avg_sq[i] * k.beta2 + k.one_minus_beta2 * g * g;
+    const float denominator = std::sqrt(v) / k.root_c2 + k.eps;
+    const float p = master[i] * k.keep + k.negative_step * m / denominator;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    master[i] = p;
+    if constexpr (kHasWeight) weight[i].bits = rounded_master(p, dither >> 16);
+    dither += kRoundingStride;
+  }
+}
+
+// Beside codes, gradients are cut to +-2^62, whose squares are finite: an infinite second moment would be the
+// scale of its whole block.
+inline constexpr float kLargestGradient = 0x1p62F;
+
+// One block of 256. Moments are floats here in either precision: `second` is v, or r = sqrt(v) where they
+// come from codes; then the block's largest |m| and r are returned.
+template <typename Gradient, typename Weight, bool kEightBit>
+[[gnu::always_inline]] inline BlockScale block_body(const Gradient* __restrict gradient,
+                                                    Weight* __restrict weight,
+                                                    std::uint16_t* __restrict residual,
+                                                    float* __restrict exp_avg, float* __restrict second,
+                                                    std::int64_t first, const AdamWScalars& k) {
+  constexpr bool kSplit = std::is_same_v<Weight, bfloat16>;
+  std::uint32_t dither = static_cast<std::uint32_t>(first) * kRoundingStride;
+  std::int32_t largest_m = 0;  // bits: floats without a sign are ordered like integers
+  std::int32_t largest_r = 0;
+  for (std::int64_t i = 0; i < kStateBlock; ++i) {
+    const std::uint32_t offset = dither >> 16;
+    dither += kRoundingStride;
+    float master = 0;
+    if constexpr (kSplit) {
+      const std::uint32_t lower = (residual[i] + offset) & 0xFFFFU;
+      master = std::bit_cast<float>((static_cast<std::uint32_t>(weight[i].bits) << 16 | lower) - offset);
+    } else {
+      master = weight[i];
+    }
+    float g = to_float(gradient[i]) * k.clip;
+    if constexpr (kEightBit) {
+      g = g < kLargestGradient ? g : kLargestGradient;
+      g = g > -kLargestGradient ? g : -kLargestGradient;
+    }
+    const float m = exp_avg[i] + k.one_minus_beta1 * (g - exp_avg[i]);
+    float denominator = 0;
+    if constexpr (kEightBit) {
+      const float v = second[i] * second[i] * k.beta2 + k.one_minus_beta2 * g * g;
+      const float r =
+          std::sqrt(v < std::numeric_limits<float>::max() ? v : std::numeric_limits<float>::max());
+      denominator = r * k.inverse_root_c2 + k.eps;
+      second[i] = r;
+      largest_m = std::max(largest_m, std::bit_cast<std::int32_t>(m) & 0x7FFFFFFF);
+      largest_r = std::max(largest_r, std::bit_cast<std::int32_t>(r));
+    } else {
+      const float v = second[i] * k.beta2 + k.one_minus_beta2 * g * g;
+      denominator = std::sqrt(v) / k.root_c2 + k.eps;
+      second[i] = v;
+    }
+    exp_avg[i] = m;
+    const float p = master * k.keep + k.negative_step * m / denominator;
+    if constexpr (kSplit) {
+      weight[i].bits = rounded_master(p, offset);
+      residual[i] = master_residual(p);
+    } else {
+      weight[i] = p;
+    }
+  }
+  return {.exp_avg = std::bit_cast<float>(largest_m), .root = std::bit_cast<float>(largest_r)};
+}
+
+// A run of a tensor's elements; all pointers at its start, which is a multiple of 256 elements from the
+// tensor's.
+struct TensorSlice {
+  const void* gradient = nullptr;
+  void* weight = nullptr;
+  std::uint16_t* residual = nullptr;
+  void* exp_avg = nullptr;  // float or codes
+  void* exp_avg_sq = nullptr;
+  BlockScale* scales = nullptr;
+  std::int64_t first = 0;  // index in the tensor
+  std::int64_t count = 0;
+};
+
+using DecodeBlock = void(BlockCodes, BlockScale, float*, float*);
+using EncodeBlock = void(const float*, const float*, BlockScale, BlockCodes);
+
+// Below the normal floats an inverse could be infinite, and nothing is lost.
+[[gnu::always_inline]] inline BlockScale stored_scale(BlockScale largest) {
+  constexpr float kLeast = std::numeric_limits<float>::min();
+  return {.exp_avg = largest.exp_avg < kLeast ? 0.0F : largest.exp_avg,
+          .root = largest.root < kLeast ? 0.0F : largest.root};
+}
+[[gnu::always_inline]] inline BlockScale inverse(BlockScale scale) {
+  return {.exp_avg = scale.exp_avg == 0.0F ? 0.0F : 1.0F / scale.exp_avg,
+          .root = scale.root == 0.0F ? 0.0F : 1.0F / scale.root};
+}
+
+// The arrays of one block.
+template <typename Gradient, typename Weight, typename Moment>
+struct BlockView {
+  const Gradient* gradient;
+  Weight* weight;
+  std::uint16_t* residual;  // null with fp32 weights
+  Moment* exp_avg;
+  Moment* second;
+};
+
+// A tensor's ragged last block is worked on in copies that are filled up with zeros, which add nothing to its
+// scales.
+template <typename Gradient, typename Weight, typename Moment>
+struct BlockCopies {
+  using View = BlockView<Gradient, Weight, Moment>;
+  alignas(64) Gradient gradient[kStateBlock];
+  alignas(64) Weight weight[kStateBlock];
+  alignas(64) std::uint16_t residual[kStateBlock];
+  alignas(64) Moment exp_avg[kStateBlock];
+  alignas(64) Moment second[kStateBlock];
+
+  View fill(const View& from, std::size_t count) {
+    std::memset(static_cast<void*>(this), 0, sizeof *this);
+    std::memcpy(gradient, from.gradient, count * sizeof(Gradient));
+    std::memcpy(weight, from.weight, count * sizeof(Weight));
+    if (from.residual != nullptr) std::memcpy(residual, from.residual, count * sizeof(std::uint16_t));
+    if (sizeof(Moment) == 1) std::memset(exp_avg, kSignedZero, sizeof exp_avg);
+    std::memcpy(exp_avg, from.exp_avg, count * sizeof(Moment));
+    std::memcpy(second, from.second, count * sizeof(Moment));
+    return {gradient, weight, residual, exp_avg, second};
+  }
+  void write_back(const View& to, std::size_t count) const {
+    std::memcpy(to.weight, weight, count * sizeof(Weight));
+    if (to.residual != nullptr) std::memcpy(to.residual, residual, count * sizeof(std::uint16_t));
+    std::memcpy(to.exp_avg, exp_avg, count * sizeof(Moment));
+    std::memcpy(to.second, second, count * sizeof(Moment));
+  }
+};
+
+template <typename Gradient, typename Weight, bool kEightBit>
+[[gnu::always_inline]] inline void slice_body(const TensorSlice& slice, const AdamWScalars& s,
+                                              DecodeBlock* decode, EncodeBlock* encode) {
+  using Moment = std::conditional_t<kEightBit, std::uint8_t, float>;
+  const AdamWScalars k = s;
+  BlockCopies<Gradient, Weight, Moment> copies;
+  alignas(64) float exp_avg[kStateBlock];
+  alignas(64) float root[kStateBlock];
+  for (std::int64_t start = 0; start < slice.count; start += kStateBlock) {
+    const auto count = static_cast<std::size_t>(std::min(kStateBlock, slice.count - start));
+    const BlockView<Gradient, Weight, Moment> whole{
+        static_cast<const Gradient*>(slice.gradient) + start, static_cast<Weight*>(slice.weight) + start,
+        slice.residual == nullptr ? nullptr : slice.residual + start,
+        static_cast<Moment*>(slice.exp_avg) + start, static_cast<Moment*>(slice.exp_avg_sq) + start};
+    const bool ragged = count < kStateBlock;
+    const BlockView<Gradient, Weight, Moment> block = ragged ? copies.fill(whole, count) : whole;
+    const std::int64_t first = slice.first + start;
+    if constexpr (kEightBit) {
+      BlockScale& scale = slice.scales[start / kStateBlock];
+      const BlockCodes codes{.exp_avg = block.exp_avg, .root = block.second};
+      decode(codes, scale, exp_avg, root);
+      scale = stored_scale(block_body<Gradient, Weight, true>(block.gradient, block.weight, block.residual,
+                                                              exp_avg, root, first, k));
+      encode(exp_avg, root, inverse(scale), codes);
+    } else {
+      block_body<Gradient, Weight, false>(block.gradient, block.weight, block.residual, block.exp_avg,
+                                          block.second, first, k);
+    }
+    if (ragged) copies.write_back(whole, count);
+  }
+}
+
+}  // namespace lazytrain
