@@ -68,12 +68,13 @@ struct AdamWStateGroup {
 // The same update with masters split into weight and residual (or fp32 weights, their own masters), and
 // moments in fp32 or in 8-bit codes. Tensors with fp32 moments get the bits of the update above. Those with
 // codes store r = sqrt(v) in place of v, and
-//   v = r * r * beta2 + (1 - beta2) * g * g                   (g is cut to +-2^62 before: v stays finite)
+//   v = r * r * beta2 + (1 - beta2) * g * g
 //   p = p - (lr / c1) * m / (sqrt(v) * (1 / sqrt(c2)) + eps)
 // use the new m and v before they are rounded to codes. Why r: the codes of v would turn to zero below 4e-4
 // of the block's largest gradient, and an update divided by that would be a hundred times the learning rate;
 // r reaches down to 3e-7, and no r but zero becomes zero (tests/optim/eight_bit_hazard_test.cpp).
-// A block of 256 whose largest |m| is below the normal floats forgets its m.
+// A block of 256 whose largest |m| is below the normal floats forgets its m. Where v overflows (|g| > 1e19)
+// the parameter does not move, as with fp32 moments, and both its moments are kept at no more than 2^62.
 // Allocates nothing; the bits depend neither on the instruction set nor on the number of threads. Gradients
 // must be finite: one that is not would spoil its whole block (optim/clipping.h tells before the update).
 void adamw_update(ThreadPool& pool, const AdamWStateGroup& group, const AdamWStep& step);

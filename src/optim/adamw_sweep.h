@@ -52,10 +52,6 @@ template <typename Gradient, bool kHasWeight>
   }
 }
 
-// Beside codes, gradients are cut to +-2^62, whose squares are finite: an infinite second moment would be the
-// scale of its whole block.
-inline constexpr float kLargestGradient = 0x1p62F;
-
 // One block of 256. Moments are floats here in either precision: `second` is v, or r = sqrt(v) where they
 // come from codes; then the block's largest |m| and r are returned.
 template <typename Gradient, typename Weight, bool kEightBit>
@@ -78,17 +74,12 @@ template <typename Gradient, typename Weight, bool kEightBit>
     } else {
       master = weight[i];
     }
-    float g = to_float(gradient[i]) * k.clip;
-    if constexpr (kEightBit) {
-      g = g < kLargestGradient ? g : kLargestGradient;
-      g = g > -kLargestGradient ? g : -kLargestGradient;
-    }
+    const float g = to_float(gradient[i]) * k.clip;
     const float m = exp_avg[i] + k.one_minus_beta1 * (g - exp_avg[i]);
     float denominator = 0;
     if constexpr (kEightBit) {
       const float v = second[i] * second[i] * k.beta2 + k.one_minus_beta2 * g * g;
-      const float r =
-          std::sqrt(v < std::numeric_limits<float>::max() ? v : std::numeric_limits<float>::max());
+      const float r = std::sqrt(v);
       denominator = r * k.inverse_root_c2 + k.eps;
       second[i] = r;
       largest_m = std::max(largest_m, std::bit_cast<std::int32_t>(m) & 0x7FFFFFFF);
@@ -125,6 +116,22 @@ struct TensorSlice {
 
 using DecodeBlock = void(BlockCodes, BlockScale, float*, float*);
 using EncodeBlock = void(const float*, const float*, BlockScale, BlockCodes);
+
+// For a block with a second moment beyond the floats (a gradient of 1e19 and more): elements that have one
+// did not move in this step; their moments are kept at 2^62, so that the block's scales stay finite.
+[[gnu::noinline]] inline BlockScale cut_infinite(float* exp_avg, float* root) {
+  constexpr float kLargest = 0x1p62F;
+  BlockScale largest;
+  for (std::int64_t i = 0; i < kStateBlock; ++i) {
+    if (root[i] > kLargest) {
+      root[i] = kLargest;
+      exp_avg[i] = std::clamp(exp_avg[i], -kLargest, kLargest);
+    }
+    largest.exp_avg = std::max(largest.exp_avg, std::abs(exp_avg[i]));
+    largest.root = std::max(largest.root, root[i]);
+  }
+  return largest;
+}
 
 // Below the normal floats an inverse could be infinite, and nothing is lost.
 [[gnu::always_inline]] inline BlockScale stored_scale(BlockScale largest) {
@@ -197,8 +204,10 @@ template <typename Gradient, typename Weight, bool kEightBit>
       BlockScale& scale = slice.scales[start / kStateBlock];
       const BlockCodes codes{.exp_avg = block.exp_avg, .root = block.second};
       decode(codes, scale, exp_avg, root);
-      scale = stored_scale(block_body<Gradient, Weight, true>(block.gradient, block.weight, block.residual,
-                                                              exp_avg, root, first, k));
+      BlockScale largest = block_body<Gradient, Weight, true>(block.gradient, block.weight, block.residual,
+                                                              exp_avg, root, first, k);
+      if (std::isinf(largest.root)) largest = cut_infinite(exp_avg, root);
+      scale = stored_scale(largest);
       encode(exp_avg, root, inverse(scale), codes);
     } else {
       block_body<Gradient, Weight, false>(block.gradient, block.weight, block.residual, block.exp_avg,
