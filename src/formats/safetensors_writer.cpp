@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <unordered_set>
 #include <utility>
@@ -74,20 +75,6 @@ void check_layout(const SafetensorsLayout& layout) {
   check(layout.indexed || layout.shards.size() == 1, "a layout of several shards has an index");
 }
 
-// Another layout's entry file would be found first by one reader or another.
-void refuse_mixture(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
-  bool writes_single_file = false;
-  for (const ShardLayout& shard : layout.shards) writes_single_file |= shard.file == kSafetensorsFile;
-  for (const char* name : {kSafetensorsFile, kSafetensorsIndex}) {
-    const bool ours = name == std::string_view(kSafetensorsFile) ? writes_single_file : layout.indexed;
-    std::error_code ignored;
-    if (!ours && std::filesystem::exists(folder / name, ignored)) {
-      fail(ExitCode::usage, "{}: holds the {} of another model; choose an empty folder or remove that file",
-           folder.string(), name);
-    }
-  }
-}
-
 void check_space(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
   std::int64_t needed = 0;
   for (const ShardLayout& shard : layout.shards) needed += payload_bytes(shard);
@@ -147,10 +134,28 @@ SafetensorsLayout new_layout(std::vector<TensorInfo> tensors, std::int64_t large
   return layout;
 }
 
+void check_no_mixture(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
+  std::set<std::string, std::less<>> ours;
+  for (const ShardLayout& shard : layout.shards) ours.insert(shard.file);
+  if (layout.indexed) ours.insert(kSafetensorsIndex);
+  std::set<std::string> foreign;  // sorted, so that the same one is named everywhere
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights = name == kSafetensorsIndex || entry.path().extension() == ".safetensors";
+    if (weights && !ours.contains(name)) foreign.insert(name);
+    if (weights && ours.contains(name) && entry.is_directory(ignored)) foreign.insert(name);
+  }
+  if (foreign.empty()) return;
+  fail(ExitCode::usage,
+       "{}: holds the {} of another model; choose an empty folder or remove that model's files",
+       folder.string(), foreign.contains(kSafetensorsIndex) ? kSafetensorsIndex : *foreign.begin());
+}
+
 void write_safetensors(const std::filesystem::path& folder, const SafetensorsLayout& layout,
                        const ProduceTensor& produce) {
   check_layout(layout);
-  refuse_mixture(folder, layout);
+  check_no_mixture(folder, layout);
   check_space(folder, layout);
   // Nothing is renamed before everything is written: a failure half-way leaves the folder as it was.
   std::vector<std::unique_ptr<AtomicFile>> files;

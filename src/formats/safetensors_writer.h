@@ -53,8 +53,11 @@ using EmitBytes = std::function<void(std::span<const std::byte> piece)>;
 // Called once per tensor, in the order of the layout; must emit exactly tensor.bytes() bytes, in any pieces.
 using ProduceTensor = std::function<void(const TensorInfo& tensor, const EmitBytes& emit)>;
 
-// Writes all shards (and the index) into an existing folder. Error(usage) where the folder holds the index or
-// the single file of another layout, which readers would mix up with this model.
+// Error(usage) where the folder holds weights of another layout - its index, its single file or a shard that
+// this one does not replace - which readers would mix up with this model.
+void check_no_mixture(const std::filesystem::path& folder, const SafetensorsLayout& layout);
+
+// Writes all shards (and the index) into an existing folder, after check_no_mixture().
 void write_safetensors(const std::filesystem::path& folder, const SafetensorsLayout& layout,
                        const ProduceTensor& produce);
 

@@ -33,8 +33,8 @@ std::optional<TensorType> export_type(const std::string& dtype) {
        dtype);
 }
 
-// One piece of a tensor, from element `first` on, in its stored type. bf16 by the rule of master weights, so
-// that the file holds exactly the weights that were trained with.
+// One piece of a tensor, from element `first` on, in its stored type. bf16 by the rule of master weights: of
+// a bf16 run the file holds exactly the weights that were trained with; of an fp32 run it holds them rounded.
 void encode(std::span<const float> values, std::size_t first, const TensorInfo& tensor,
             std::span<std::byte> out) {
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -66,6 +66,14 @@ void emit_values(std::span<const float> values, const TensorInfo& tensor, const 
   }
 }
 
+// What a training run writes beside the model, in its output folder and in checkpoints: the model's folder
+// may be one, and the new folder has its own.
+bool is_run_file(const std::string& name) {
+  static constexpr std::array kNames = {"run.yaml", "plan.json", "manifest.json", "lazytrain_state.json"};
+  return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("trainer_") ||
+         name.starts_with("optimizer.") || (name.starts_with("group-") && !name.ends_with(".json"));
+}
+
 // Files that hold weights in one format or another, or a training run's state: not part of the exported
 // folder.
 bool is_small_file(const std::filesystem::directory_entry& entry) {
@@ -74,7 +82,7 @@ bool is_small_file(const std::filesystem::directory_entry& entry) {
   std::error_code ignored;
   if (!entry.is_regular_file(ignored)) return false;
   const std::string name = entry.path().filename().string();
-  if (name.starts_with('.') || name.starts_with("trainer_") || name.starts_with("optimizer.")) return false;
+  if (name.starts_with('.') || is_run_file(name)) return false;
   if (name.ends_with(".index.json") || name.find(".tmp-") != std::string::npos) return false;
   return std::ranges::find(kWeights, entry.path().extension().string()) == kWeights.end();
 }
@@ -107,6 +115,12 @@ void write_config(const std::filesystem::path& from, const std::filesystem::path
   write_json(to / "config.json", config);
 }
 
+void refuse_own_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  if (std::filesystem::equivalent(from, to, error))
+    fail(ExitCode::usage, "{}: this is the folder the model is read from; choose another one", to.string());
+}
+
 void prepare_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::error_code error;
   std::filesystem::create_directories(to, error);
@@ -114,12 +128,20 @@ void prepare_folder(const std::filesystem::path& from, const std::filesystem::pa
     fail(ExitCode::disk, "{}: cannot make this folder: {}", to.string(),
          error ? error.message() : "a file of that name is there");
   }
-  if (std::filesystem::equivalent(from, to, error)) {
-    fail(ExitCode::usage, "{}: this is the folder the model is read from; choose another one", to.string());
-  }
+  refuse_own_folder(from, to);
 }
 
 }  // namespace
+
+Bytes ModelFolder::check_export(const std::filesystem::path& out) const {
+  refuse_own_folder(impl_->path, out);
+  const SafetensorsLayout layout = layout_of(impl_->tensors);
+  check_no_mixture(out, layout);
+  Bytes total;
+  for (const ShardLayout& shard : layout.shards)
+    for (const TensorInfo& tensor : shard.tensors) total += Bytes{tensor.bytes()};
+  return total;
+}
 
 void ModelFolder::export_to(
     const std::filesystem::path& out, const std::string& dtype,

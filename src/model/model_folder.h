@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/units.h"
 #include "model/architecture.h"
 
 namespace lazytrain {
@@ -30,6 +31,10 @@ class ModelFolder {
 
   // Fills out[group.elements] with the group's fp32 values (exact widening); gaps become zero.
   void read_group(std::size_t group, std::span<float> out) const;
+
+  // Refuses (Error(usage)) the folders that export_to would refuse for what they are or hold: before hours of
+  // training, not after. Makes nothing, needs no folder. Returns the bytes of the weights as stored.
+  [[nodiscard]] Bytes check_export(const std::filesystem::path& out) const;
 
   // Writes a folder that other tools load: same tensor names, shapes, dtypes (or `dtype`, "bfloat16" /
   // "float32" / "" = as stored) and shard layout; config.json, tokenizer and other small files copied
