@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "run_setup.h"
 #include "runtime/profiler.h"
+#include "standard_output.h"
 
 namespace lazytrain {
 namespace {
@@ -20,24 +21,25 @@ struct Options {
 int run(const Options& options) {
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
+  require_positions(config, architecture);
   ProfileOptions profile = profile_options(config, session_options(config, true, config.cutoff_len));
   profile.quick = options.quick;
   std::filesystem::path out = options.out;
   if (out.empty()) out = cost_file(architecture, profile);
   const CostTable costs = measure_costs(architecture, profile);
   write_cost_table(out, costs);
-  std::fputs(costs_table(costs, architecture).c_str(), stdout);
+  print("{}", costs_table(costs, architecture));
   const Machine machine = machine_of(config);
   const auto link = [](double rate) {
     return rate > 0 ? fmt::format("{:g} GB/s", rate) : std::string("not paced");
   };
   if (machine.emulated) {
-    fmt::print("emulated links: to the device {}, to the host {}, both together {}\n", link(machine.h2d),
-               link(machine.d2h), link(machine.duplex));
+    print("emulated links: to the device {}, to the host {}, both together {}\n", link(machine.h2d),
+          link(machine.d2h), link(machine.duplex));
     if (machine.optimizer_rate > 0)
-      fmt::print("emulated optimizer: at most {:.0f} M parameters/s\n", machine.optimizer_rate / 1e6);
+      print("emulated optimizer: at most {:.0f} M parameters/s\n", machine.optimizer_rate / 1e6);
   }
-  fmt::print("written to {}\n", out.string());
+  print("written to {}\n", out.string());
   return 0;
 }
 

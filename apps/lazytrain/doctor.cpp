@@ -22,6 +22,7 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/library_version.h"
 #include "runtime/profiler.h"
+#include "standard_output.h"
 
 namespace lazytrain {
 namespace {
@@ -33,15 +34,15 @@ struct Options {
 
 class Report {
  public:
-  void line(const char* what, const std::string& value) { fmt::print("{:<22} {}\n", what, value); }
+  void line(const char* what, const std::string& value) { print("{:<22} {}\n", what, value); }
   // Something that slows training down or deserves a look.
   void note(const std::string& text) { notes_.push_back(text); }
   // Something that training will fail on.
   void problem(const std::string& text) { problems_.push_back(text); }
   int finish() const {
-    for (const std::string& text : notes_) fmt::print("note: {}\n", text);
-    for (const std::string& text : problems_) fmt::print("problem: {}\n", text);
-    if (problems_.empty()) fmt::print("{}\n", notes_.empty() ? "all is well" : "nothing stands in the way");
+    for (const std::string& text : notes_) print("note: {}\n", text);
+    for (const std::string& text : problems_) print("problem: {}\n", text);
+    if (problems_.empty()) print("{}\n", notes_.empty() ? "all is well" : "nothing stands in the way");
     return problems_.empty() ? 0 : 1;
   }
 

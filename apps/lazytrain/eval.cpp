@@ -13,6 +13,7 @@
 #include "program/verifier.h"
 #include "run_setup.h"
 #include "runtime/workspace.h"
+#include "standard_output.h"
 #include "training/evaluation.h"
 #include "training/generation.h"
 #include "training/run_data.h"
@@ -60,11 +61,41 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
                 .ids;
         set.problems.push_back(std::move(problem));
       });
-  fmt::print("{}\n", set.dataset.summary(options));
+  print("{}\n", set.dataset.summary(options));
   for (std::int64_t i = 0; i < set.dataset.samples.size(); ++i)
     text.require_known(set.dataset.samples[i].ids);
   for (const Problem& problem : set.problems) text.require_known(problem.prompt);
   return set;
+}
+
+// Exact matches among the answers that came to their end.
+void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<Generated>& answers,
+                 const Tokenizer& tokenizer) {
+  std::int64_t right = 0, none = 0, finished = 0;
+  nlohmann::json details = nlohmann::json::array();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i].finished) continue;
+    ++finished;
+    const std::string response = tokenizer.decode(answers[i].tokens, true);
+    const auto expected = extract_answer(set.problems[i].reference), given = extract_answer(response);
+    const bool equal = expected && given && equal_answers(*expected, *given);
+    right += equal ? 1 : 0;
+    none += given ? 0 : 1;
+    details.push_back({{"question", set.problems[i].question},
+                       {"response", response},
+                       {"expected", expected.value_or("")},
+                       {"answer", given.value_or("")},
+                       {"right", equal}});
+  }
+  const auto unfinished = static_cast<std::int64_t>(answers.size()) - finished;
+  const double share =
+      finished == 0 ? 0.0 : 100.0 * static_cast<double>(right) / static_cast<double>(finished);
+  print("exact match {:.1f} % ({} of {}; {} gave no answer{})\n", share, right, finished, none,
+        unfinished > 0 ? fmt::format("; stopped before {} more were finished", unfinished) : std::string());
+  report["exact_match"] = share;
+  report["right"] = right;
+  report["problems"] = finished;
+  report["details"] = std::move(details);
 }
 
 int run(const Options& options) {
@@ -72,13 +103,17 @@ int run(const Options& options) {
   const StopSignals signals(OnSignal::end);
   const ModelFolder model(config.model_name_or_path);
   const Architecture& architecture = model.architecture();
+  require_positions(config, architecture);
   ThreadPool pool(worker_threads(config));
   const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
   const EvalSet set = load(config, text, options.samples, pool);
 
   GenerationRequest request{
       .prompts = {}, .max_new_tokens = config.max_new_tokens, .stop_ids = text.chat_template.stop_ids()};
-  for (const Problem& problem : set.problems) request.prompts.push_back(problem.prompt);
+  for (const Problem& problem : set.problems) {
+    require_positions(static_cast<std::int64_t>(problem.prompt.size()), architecture);
+    request.prompts.push_back(problem.prompt);
+  }
   const SessionOptions session_settings =
       session_options(config, false, std::max(config.cutoff_len, generation_positions(request)));
   const LoweringContext context = lowering_context(architecture, session_settings);
@@ -100,7 +135,8 @@ int run(const Options& options) {
   std::optional<GenerationPlan> generation;
   std::vector<const Program*> programs{&loss_program};
   if (!options.loss_only) {
-    generation = plan_generation(context, machine, session_settings.type, request);
+    generation =
+        plan_generation(context, machine, session_settings.type, request, config.per_device_eval_batch_size);
     programs.push_back(&generation->programs.prefill);
     programs.push_back(&generation->programs.decode);
   }
@@ -112,13 +148,17 @@ int run(const Options& options) {
   std::iota(all.begin(), all.end(), 0);
   const EvaluationResult loss = evaluate(session, loss_program, set.dataset.samples, all, config.packing,
                                          [&] { return signals.requested(); });
-  fmt::print("loss {:.4f} over {} supervised tokens of {} samples, {}\n", loss.loss, loss.supervised,
-             loss.samples, format_duration(loss.seconds));
+  print("loss {:.4f} over {} supervised tokens of {} samples{}, {}\n", loss.loss, loss.supervised,
+        loss.samples,
+        loss.complete ? ""
+                      : fmt::format(" (stopped before the other {})",
+                                    set.problems.size() - static_cast<std::size_t>(loss.samples)),
+        format_duration(loss.seconds));
   nlohmann::json report{
       {"loss", loss.loss}, {"supervised_tokens", loss.supervised}, {"samples", loss.samples}};
   if (generation && !signals.requested()) {
-    fmt::print("answering {} problems, {} at a time, at most {} new tokens each\n", request.prompts.size(),
-               generation->geometry.sequences, request.max_new_tokens);
+    print("answering {} problems, {} at a time, at most {} new tokens each\n", request.prompts.size(),
+          generation->geometry.sequences, request.max_new_tokens);
     const auto answers = generate(
         session, *generation, request,
         [](std::int64_t done, std::int64_t total) {
@@ -126,28 +166,10 @@ int run(const Options& options) {
           if (log::terminal() && done == total) fmt::print(stderr, "\n");
         },
         [&] { return signals.requested(); });
-    std::int64_t right = 0, none = 0;
-    nlohmann::json details = nlohmann::json::array();
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const std::string response = text.tokenizer.decode(answers[i], true);
-      const auto expected = extract_answer(set.problems[i].reference), given = extract_answer(response);
-      const bool equal = expected && given && equal_answers(*expected, *given);
-      right += equal ? 1 : 0;
-      none += given ? 0 : 1;
-      details.push_back({{"question", set.problems[i].question},
-                         {"response", response},
-                         {"expected", expected.value_or("")},
-                         {"answer", given.value_or("")},
-                         {"right", equal}});
-    }
-    const double share =
-        answers.empty() ? 0.0 : 100.0 * static_cast<double>(right) / static_cast<double>(answers.size());
-    fmt::print("exact match {:.1f} % ({} of {}; {} gave no answer)\n", share, right, answers.size(), none);
-    report["exact_match"] = share;
-    report["right"] = right;
-    report["problems"] = answers.size();
-    report["details"] = std::move(details);
+    add_answers(report, set, answers, text.tokenizer);
   }
+  // Only what was finished is in the figures.
+  if (signals.requested()) report["partial"] = true;
   if (!options.out.empty()) write_json(options.out, report);
   return signals.requested() ? static_cast<int>(ExitCode::interrupted) : 0;
 }

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "formats/gguf.h"
 #include "model/model_folder.h"
+#include "standard_output.h"
 #include "training/trainer.h"
 
 namespace lazytrain {
@@ -19,8 +20,8 @@ int run_import(const std::string& file, const std::string& out) {
   });
   if (bar) fmt::print(stderr, "\n");
   const ModelFolder model(out);
-  fmt::print("{}: {} parameters, {} layers, written as safetensors with its tokenizer\n", out,
-             parameter_count(model.architecture()), model.architecture().layers);
+  print("{}: {} parameters, {} layers, written as safetensors with its tokenizer\n", out,
+        parameter_count(model.architecture()), model.architecture().layers);
   return 0;
 }
 
@@ -28,7 +29,7 @@ int run_export(const std::string& checkpoint, const std::string& model, const st
                const std::string& dtype) {
   const ModelFolder folder(model);
   export_checkpoint(Checkpoint(checkpoint), folder, out, dtype);
-  fmt::print("{}: the model of {}\n", out, checkpoint);
+  print("{}: the model of {}\n", out, checkpoint);
   return 0;
 }
 
@@ -39,25 +40,24 @@ int run_inspect(const std::string& path) {
       std::string shape;
       for (const std::int64_t size : tensor.shape)
         shape += fmt::format("{}{}", shape.empty() ? "" : " x ", size);
-      fmt::print("{:<40} {:<6} {}\n", tensor.name, to_string(tensor.type), shape);
+      print("{:<40} {:<6} {}\n", tensor.name, to_string(tensor.type), shape);
     }
     return 0;
   }
   const ModelFolder folder(path);
   const Architecture& a = folder.architecture();
-  fmt::print("{}: {}, {} parameters{}\n", path, a.model_type, parameter_count(a),
-             a.tied_head ? ", tied head" : "");
-  fmt::print(
-      "layers {}, hidden {}, heads {} (key-value {}), head_dim {}, ffn {}, vocabulary {}, positions {}\n",
-      a.layers, a.hidden, a.heads, a.kv_heads, a.head_dim, a.ffn, a.vocab, a.max_position);
-  fmt::print("{:<12} {:>14} {:>14}\n", "group", "parameters", "bf16 bytes");
+  print("{}: {}, {} parameters{}\n", path, a.model_type, parameter_count(a),
+        a.tied_head ? ", tied head" : "");
+  print("layers {}, hidden {}, heads {} (key-value {}), head_dim {}, ffn {}, vocabulary {}, positions {}\n",
+        a.layers, a.hidden, a.heads, a.kv_heads, a.head_dim, a.ffn, a.vocab, a.max_position);
+  print("{:<12} {:>14} {:>14}\n", "group", "parameters", "bf16 bytes");
   for (const ParameterGroup& group : folder.groups()) {
     std::int64_t parameters = 0;
     for (const ParameterTensor& tensor : group.tensors) parameters += tensor.elements;
     const std::string name = group.kind == GroupKind::embedding ? "embedding"
                              : group.kind == GroupKind::head    ? "head"
                                                                 : fmt::format("layer {}", group.layer);
-    fmt::print("{:<12} {:>14} {:>14}\n", name, parameters, 2 * group.elements);
+    print("{:<12} {:>14} {:>14}\n", name, parameters, 2 * group.elements);
   }
   return 0;
 }

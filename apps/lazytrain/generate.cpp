@@ -1,13 +1,20 @@
 // lazytrain generate MODEL --prompt "...": greedy answers, weights streamed where the device is too small.
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
 #include <cstdio>
-#include <iostream>
+#include <cstring>
 #include <memory>
+#include <sstream>
 
 #include "commands.h"
 #include "core/log.h"
 #include "core/threads.h"
 #include "run_setup.h"
+#include "standard_output.h"
 #include "training/generation.h"
 #include "training/run_data.h"
 #include "training/signals.h"
@@ -22,6 +29,26 @@ struct Options {
   int threads = 0;
   bool fp32 = false, raw = false;
 };
+
+// All lines of standard input; a signal ends the waiting for more.
+std::vector<std::string> standard_input_lines(const StopSignals& signals) {
+  std::string text;
+  while (!signals.requested()) {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    // A signal that comes right before poll() does not wake it, so it never waits for long.
+    if (poll(&input, 1, 100) <= 0) continue;
+    std::array<char, 65536> piece{};
+    const ssize_t size = read(STDIN_FILENO, piece.data(), piece.size());
+    if (size < 0 && errno != EINTR && errno != EAGAIN)
+      fail(ExitCode::usage, "standard input: cannot read it: {}", std::strerror(errno));
+    if (size == 0) break;
+    if (size > 0) text.append(piece.data(), static_cast<std::size_t>(size));
+  }
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  return lines;
+}
 
 int run(const Options& options) {
   RunConfig config;
@@ -39,9 +66,9 @@ int run(const Options& options) {
       options.model, options.template_name.empty() ? std::nullopt : std::optional(options.template_name));
   std::vector<std::string> prompts = options.prompts;
   if (prompts.empty()) {
-    std::string line;
-    while (std::getline(std::cin, line))
-      if (!line.empty()) prompts.push_back(line);
+    for (std::string& line : standard_input_lines(signals))
+      if (!line.empty()) prompts.push_back(std::move(line));
+    if (signals.requested()) return static_cast<int>(ExitCode::interrupted);
   }
   if (prompts.empty()) fail(ExitCode::usage, "no prompt; give --prompt TEXT or one a line on standard input");
   GenerationRequest request{
@@ -54,6 +81,7 @@ int run(const Options& options) {
                           .render(conversation, {.train_on_prompt = false, .add_generation_prompt = true})
                           .ids);
     text.require_known(request.prompts.back());
+    require_positions(static_cast<std::int64_t>(request.prompts.back().size()), model.architecture());
     if (request.prompts.back().empty()) fail(ExitCode::usage, "the prompt '{}' has no tokens", prompt);
   }
   const SessionOptions session_settings = session_options(config, false, generation_positions(request));
@@ -65,8 +93,8 @@ int run(const Options& options) {
   session.load(model);
   const auto answers = generate(session, plan, request, {}, [&] { return signals.requested(); });
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers.size() > 1) fmt::print("> {}\n", prompts[i]);
-    fmt::print("{}\n", text.tokenizer.decode(answers[i], true));
+    if (answers.size() > 1) print("> {}\n", prompts[i]);
+    print("{}\n", text.tokenizer.decode(answers[i].tokens, true));
   }
   return signals.requested() ? static_cast<int>(ExitCode::interrupted) : 0;
 }

@@ -57,6 +57,8 @@ int main(int argc, char** argv) {
   // A file that may not grow any more shall fail to be written, as on a full disk, instead of ending the
   // process without a word.
   std::signal(SIGXFSZ, SIG_IGN);
+  // A pipe that nobody reads any more shall not end a training run; see standard_output.h.
+  std::signal(SIGPIPE, SIG_IGN);
   CLI::App app{
       "LazyTrain fine-tunes language models, all parameters, on hardware too small for them.\n"
       "It plans the whole training step first: what is stored where, what is recomputed, when each byte "

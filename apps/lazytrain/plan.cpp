@@ -9,6 +9,7 @@
 #include "program/program.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
+#include "standard_output.h"
 
 namespace lazytrain {
 namespace {
@@ -23,15 +24,16 @@ struct Options {
 int run(const Options& options) {
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
+  require_positions(config, architecture);
   const SessionOptions session = session_options(config, true, config.cutoff_len);
   const PlanningInputs inputs = planning_inputs(config, architecture, session, options.supervised_fraction);
   const PlannedStep planned = plan_step(inputs, config.policy);
-  std::fputs(tiers_table(planned.program, inputs.machine).c_str(), stdout);
-  std::fputs(policies_table(planned.table, inputs.machine).c_str(), stdout);
-  std::fputs(step_summary(planned, inputs.machine, inputs.costs).c_str(), stdout);
-  if (options.listing) std::fputs(listing(planned.program).c_str(), stdout);
+  print("{}", tiers_table(planned.program, inputs.machine));
+  print("{}", policies_table(planned.table, inputs.machine));
+  print("{}", step_summary(planned, inputs.machine, inputs.costs));
+  if (options.listing) print("{}", listing(planned.program));
   write_json(options.out, to_json(planned.plan));
-  fmt::print("plan written to {}\n", options.out);
+  print("plan written to {}\n", options.out);
   return 0;
 }
 

@@ -42,11 +42,22 @@ RunConfig load_config(const std::string& file, const std::vector<std::string>& o
   LoadedRunConfig loaded = load_run_config(file, overrides);
   for (const std::string& notice : loaded.notices) log::info("{}", notice);
   require_keys(loaded.config, required);
-  if (emulated(loaded.config) && !loaded.config.device_memory)
-    fail(ExitCode::usage,
-         "{}: memory_model: emulated needs device_memory, the size of the device it stands for, e.g. 240MB",
-         file);
   return std::move(loaded.config);
+}
+
+void require_positions(const RunConfig& config, const Architecture& architecture) {
+  if (config.cutoff_len > architecture.max_position)
+    fail(ExitCode::usage,
+         "cutoff_len: {} tokens are more than the {} positions of the model (max_position_embeddings); give "
+         "cutoff_len: {} or less",
+         config.cutoff_len, architecture.max_position, architecture.max_position);
+}
+
+void require_positions(std::int64_t prompt, const Architecture& architecture) {
+  if (prompt > architecture.max_position)
+    fail(ExitCode::usage,
+         "a prompt has {} tokens, the model only {} positions (max_position_embeddings); shorten the prompt",
+         prompt, architecture.max_position);
 }
 
 int worker_threads(const RunConfig& config) {

@@ -21,6 +21,10 @@ inline constexpr Bytes kProcessAllowance{200'000'000};
 RunConfig load_config(const std::string& file, const std::vector<std::string>& overrides,
                       const std::vector<std::string_view>& required);
 
+// Error(usage) where slots, or a prompt, are longer than the model has positions.
+void require_positions(const RunConfig& config, const Architecture& architecture);
+void require_positions(std::int64_t prompt, const Architecture& architecture);
+
 SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions);
 Machine machine_of(const RunConfig& config);
 // How costs are measured for a run: with its threads, types and slots; quickly.

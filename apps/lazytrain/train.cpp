@@ -3,15 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "commands.h"
 #include "core/log.h"
-#include "formats/json.h"
-#include "nlohmann/json.hpp"
 #include "report/plan_report.h"
 #include "run_setup.h"
+#include "standard_output.h"
+#include "training/output_folder.h"
+#include "training/resume.h"
 #include "training/trainer.h"
 
 namespace lazytrain {
@@ -22,16 +22,29 @@ struct Options {
   std::vector<std::string> overrides;
 };
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
 double supervised_fraction(const RunData& data) {
   const TokenizedSamples& samples = data.train.samples;
   return samples.tokens() > 0
              ? static_cast<double>(samples.supervised_tokens()) / static_cast<double>(samples.tokens())
              : 1.0;
+}
+
+// The checkpoint that the run goes on from; none: it starts anew, and may.
+std::optional<Checkpoint> to_go_on_from(const RunConfig& config) {
+  std::optional<Checkpoint> resume;
+  if (config.resume_from_checkpoint)
+    resume = checkpoint_to_resume(*config.resume_from_checkpoint, config.output_dir);
+  if (resume) require_states(*resume);
+  if ((!resume || !lies_in(*resume, config.output_dir)) && !config.overwrite_output_dir)
+    require_unused(config.output_dir, config.resume_from_checkpoint == "auto");
+  return resume;
+}
+
+void compare(const Checkpoint& resume, RunConfig& config) {
+  const std::string changed = compare_with_checkpoint(resume, config);
+  config.micro_batch = read_resume_point(resume).micro_batch;  // it decides the order of sums
+  log::info("resuming from {}", resume.path().string());
+  if (!changed.empty()) log::warning("the checkpoint was written with other settings: {}", changed);
 }
 
 int run(const Options& options) {
@@ -42,44 +55,29 @@ int run(const Options& options) {
          options.file);
   const StopSignals signals;
   const ModelFolder model(config.model_name_or_path);
+  require_positions(config, model.architecture());
+  static_cast<void>(model.check_export(config.output_dir));
   const OutputLock lock(config.output_dir);
+  for (const std::string& line : recover_output_folder(lock)) log::info("{}", line);
   for (const std::string& name : remove_stale_temporaries(lock))
     log::info("removed {}, left by a run that was killed", name);
-  std::optional<Checkpoint> resume;
-  if (config.resume_from_checkpoint) {
-    resume = checkpoint_to_resume(*config.resume_from_checkpoint, config.output_dir);
-    if (resume) {
-      config.micro_batch = read_resume_point(*resume).micro_batch;
-      if (*config.micro_batch > config.slots_per_step())
-        fail(ExitCode::usage,
-             "{} was written with a micro_batch of {} slots, more than the {} of a step now; resume with the "
-             "batch size of that run",
-             resume->path().string(), *config.micro_batch, config.slots_per_step());
-      log::info("resuming from {}", resume->path().string());
-    }
-  } else if (!config.overwrite_output_dir && !list_checkpoints(config.output_dir).empty()) {
-    fail(ExitCode::usage,
-         "{} holds checkpoints of an earlier run; give resume_from_checkpoint: auto to go on, "
-         "overwrite_output_dir: true to start "
-         "anew beside them, or another output_dir",
-         config.output_dir);
-  }
+  std::optional<Checkpoint> resume = to_go_on_from(config);
 
   ThreadPool pool(worker_threads(config));
   const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
+  config.template_name = text.chat_template.name();
+  if (resume) compare(*resume, config);
   const RunData data = load_run_data(
-      config, text, pool, [](const std::string& line) { print(line + "\n"); }, log::terminal(STDOUT_FILENO));
+      config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
   const SessionOptions session = session_options(config, true, config.cutoff_len);
   const PlanningInputs inputs =
       planning_inputs(config, model.architecture(), session, supervised_fraction(data));
   const PlannedStep planned = plan_step(inputs, config.policy);
   config.micro_batch = planned.plan.batch.micro_batch;
-  print("\neffective configuration (saved as run.yaml in output_dir):\n" + to_yaml(config) + "\n");
-  write_file(std::filesystem::path(config.output_dir) / "run.yaml", to_yaml(config));
-  write_json(std::filesystem::path(config.output_dir) / "plan.json", to_json(planned.plan));
-  print(tiers_table(planned.program, inputs.machine));
-  print(policies_table(planned.table, inputs.machine));
-  print(step_summary(planned, inputs.machine, inputs.costs));
+  say("\neffective configuration (saved as run.yaml in output_dir):\n" + to_yaml(config) + "\n");
+  say(tiers_table(planned.program, inputs.machine));
+  say(policies_table(planned.table, inputs.machine));
+  say(step_summary(planned, inputs.machine, inputs.costs));
 
   const TrainingResult result = train({.config = config,
                                        .model = model,
@@ -91,18 +89,17 @@ int run(const Options& options) {
                                        .lock = lock,
                                        .resume = std::move(resume),
                                        .signals = signals});
-  print(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
-                    result.total_steps, result.session_steps, result.last_loss));
+  say(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
+                  result.total_steps, result.session_steps, result.last_loss));
   if (result.session_steps > 0) {
     const MeasuredStep measured{.step = result.median_step,
                                 .compute = result.median_compute,
                                 .exposed = std::max(0.0, result.median_step - result.median_compute),
                                 .device_peak = result.device_peak,
                                 .host_peak = result.host_peak};
-    print(planned_and_measured(planned, measured, inputs.machine));
+    say(planned_and_measured(planned, measured, inputs.machine));
     const Bytes arenas = planned.program.device_bytes + planned.program.host_bytes;
-    print(
-        fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
+    say(fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
                     format_bytes(arenas), format_bytes(kProcessAllowance), format_bytes(result.resident),
                     static_cast<double>(result.tokens) / result.step_seconds));
   }
@@ -114,7 +111,7 @@ int run(const Options& options) {
                   : "stopped by a signal and saved; go on with resume_from_checkpoint=auto");
     return static_cast<int>(ExitCode::interrupted);
   }
-  print(fmt::format("the model is in {}\n", config.output_dir));
+  say(fmt::format("the model is in {}\n", config.output_dir));
   return 0;
 }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -41,21 +40,6 @@ void flush(const fs::path& path) {
   const int error = errno;
   if (descriptor >= 0) close(descriptor);
   if (!done) fail(ExitCode::disk, "{}: cannot flush it: {}", path.string(), std::strerror(error));
-}
-
-// Puts `from` in the place of `to`. Where `to` exists the two change places at once, so that at every moment
-// a whole checkpoint has the final name; the old one is then removed under the temporary name.
-void put_in_place(const fs::path& from, const fs::path& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return;
-  if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) {
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-      std::error_code ignored;
-      fs::remove_all(from, ignored);  // what stays behind is a temporary, removed at the next start
-      return;
-    }
-  }
-  fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.filename().string(),
-       std::strerror(errno));
 }
 
 std::string system_reason(const fs::filesystem_error& error) {

@@ -141,6 +141,7 @@ struct DiskNeed {
   std::int64_t checkpoints = 0;  // that the run will write
   std::int64_t limit = 0;        // save_total_limit; <= 0 none
   Bytes model = {};              // the final export
+  bool anew = false;             // the checkpoints that are there are another run's: they make no room
 };
 void check_disk_space(const std::filesystem::path& output_dir, const DiskNeed& need);
 

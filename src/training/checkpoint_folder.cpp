@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <system_error>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kPrevious = ".previous";
 constexpr const char* kLockName = ".lazytrain.lock";
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -52,17 +54,69 @@ bool process_gone(std::int64_t process) {
   return kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
 }
 
-// Under a temporary name first: a deletion that is cut short leaves no half checkpoint.
-void remove_checkpoint(const fs::path& path) {
+}  // namespace
+
+void put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
+  if (rename(from.c_str(), to.c_str()) == 0) return;
+  const bool occupied = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+  if (occupied && exchange) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      std::error_code ignored;
+      fs::remove_all(from, ignored);  // what stays behind is a temporary, removed at the next start
+      return;
+    }
+    exchange = errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP;
+  }
+  if (occupied && !exchange) {
+    fs::path previous = to;
+    previous += kPrevious;
+    std::error_code ignored;
+    fs::remove_all(previous, ignored);
+    if (rename(to.c_str(), previous.c_str()) == 0) {
+      if (rename(from.c_str(), to.c_str()) == 0) {
+        fs::remove_all(previous, ignored);
+        return;
+      }
+      const int reason = errno;
+      fs::rename(previous, to, ignored);
+      errno = reason;
+    }
+  }
+  fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.filename().string(),
+       std::strerror(errno));
+}
+
+std::vector<std::string> restore_previous_checkpoints(const OutputLock& lock) {
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(lock.folder())) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kPrevious) && step_of(name.substr(0, name.size() - kPrevious.size())))
+      found.push_back(entry.path());
+  }
+  std::vector<std::string> lines;
+  for (const fs::path& previous : found) {
+    const fs::path name = previous.parent_path() / previous.stem();
+    if (fs::exists(name)) {
+      remove_folder(previous);
+      lines.push_back(fmt::format("removed {}, which was replaced", previous.filename().string()));
+      continue;
+    }
+    put_in_place(previous, name);
+    sync_directory(lock.folder());
+    lines.push_back(
+        fmt::format("{} is back: a run was killed while it replaced it", name.filename().string()));
+  }
+  return lines;
+}
+
+void remove_folder(const fs::path& path) {
   fs::path doomed = path;
   doomed += fmt::format("{}{}", kTemporary, getpid());
   std::error_code error;
   fs::rename(path, doomed, error);
   if (!error) fs::remove_all(doomed, error);
-  if (error) log::warning("{}: cannot delete the old checkpoint: {}", path.string(), error.message());
+  if (error) log::warning("{}: cannot delete it: {}", path.string(), error.message());
 }
-
-}  // namespace
 
 OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
   std::error_code error;
@@ -181,7 +235,7 @@ void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int6
   // Broken ones are of no use to anybody: they go first.
   std::stable_partition(checkpoints.begin(), checkpoints.end(),
                         [](const CheckpointInfo& info) { return !info.fault.empty(); });
-  for (std::int64_t i = 0; i < surplus; ++i) remove_checkpoint(checkpoints[static_cast<std::size_t>(i)].path);
+  for (std::int64_t i = 0; i < surplus; ++i) remove_folder(checkpoints[static_cast<std::size_t>(i)].path);
   if (surplus > 0) sync_directory(lock.folder());
 }
 
@@ -202,17 +256,18 @@ void check_disk_space(const fs::path& output_dir, const DiskNeed& need) {
   std::int64_t together = std::max<std::int64_t>(0, need.checkpoints);
   if (need.limit > 0) {
     // Those that are there make room one by one, but only after the new one is whole.
-    const auto present = static_cast<std::int64_t>(list_checkpoints(output_dir).size());
+    const auto present = need.anew ? 0 : static_cast<std::int64_t>(list_checkpoints(output_dir).size());
     together = std::min(together, need.limit + 1 - std::min(present, need.limit));
   }
   const Bytes needed = need.checkpoint * together + need.model;
   const Bytes free = free_space(output_dir);
   if (needed <= free) return;
-  fail(ExitCode::disk,
-       "output_dir {}: {} checkpoints of {} and the trained model of {} need {} more, but {} are free; lower "
-       "save_total_limit, set save_only_model: true, or choose another folder",
-       output_dir.string(), together, format_bytes(need.checkpoint), format_bytes(need.model),
-       format_bytes(needed), format_bytes(free));
+  fail(
+      ExitCode::disk,
+      "output_dir {}: {} checkpoint{} of {} and the trained model of {} need {} more, but {} are free; lower "
+      "save_total_limit, set save_only_model: true, or choose another folder",
+      output_dir.string(), together, together == 1 ? "" : "s", format_bytes(need.checkpoint),
+      format_bytes(need.model), format_bytes(needed), format_bytes(free));
 }
 
 }  // namespace lazytrain

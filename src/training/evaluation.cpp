@@ -1,5 +1,6 @@
 #include "training/evaluation.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace lazytrain {
@@ -23,9 +24,10 @@ EvaluationResult evaluate(Session& session, const Program& program, const Tokeni
                                .shuffle = false,
                                .seed = 0};
   const EpochSlots epoch = pack_epoch(samples, used, options, 0);
-  EvaluationResult result{.samples = static_cast<std::int64_t>(used.size())};
+  EvaluationResult result;
   double sum = 0;
-  for (std::int64_t slot = 0; slot < epoch.slots(); slot += program.batch.slots) {
+  std::int64_t slot = 0;
+  for (; slot < epoch.slots(); slot += program.batch.slots) {
     if (stop && stop()) break;
     const PackedBatch batch =
         make_batch(samples, epoch, slot, program.batch.slots, program.batch.slot_tokens);
@@ -34,6 +36,9 @@ EvaluationResult evaluate(Session& session, const Program& program, const Tokeni
     result.supervised += outcome.supervised;
     ++result.steps;
   }
+  const std::int64_t done = std::min(slot, epoch.slots());
+  result.samples = epoch.begin[static_cast<std::size_t>(done)];
+  result.complete = done == epoch.slots();
   result.loss = result.supervised > 0 ? sum / static_cast<double>(result.supervised) : 0;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

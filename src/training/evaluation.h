@@ -13,9 +13,10 @@ namespace lazytrain {
 struct EvaluationResult {
   double loss = 0;  // mean over supervised tokens
   std::int64_t supervised = 0;
-  std::int64_t samples = 0;
+  std::int64_t samples = 0;  // that the loss covers
   std::int64_t steps = 0;
   Seconds seconds = 0;
+  bool complete = false;  // false: stopped before the last sample
 };
 
 // `stop` is asked between batches; a true answer ends the evaluation early (the result covers what was done).

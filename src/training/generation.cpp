@@ -34,7 +34,7 @@ struct PrefillArrays {
 class Group {
  public:
   Group(Session& session, const GenerationPlan& plan, const GenerationRequest& request,
-        std::span<const std::size_t> members, std::vector<std::vector<std::int32_t>>& results)
+        std::span<const std::size_t> members, std::vector<Generated>& results)
       : session_(session), plan_(plan), request_(request), members_(members), results_(results) {
     const auto sequences = static_cast<std::size_t>(plan.geometry.sequences);
     tokens_.assign(sequences, 0);
@@ -99,21 +99,21 @@ class Group {
   }
 
   void accept(std::size_t sequence, std::int32_t token) {
-    std::vector<std::int32_t>& result = results_[members_[sequence]];
-    if (std::binary_search(request_.stop_ids.begin(), request_.stop_ids.end(), token)) {
-      active_[sequence] = 0;
-      return;
+    Generated& result = results_[members_[sequence]];
+    result.finished = std::binary_search(request_.stop_ids.begin(), request_.stop_ids.end(), token);
+    if (!result.finished) {
+      result.tokens.push_back(token);
+      tokens_[sequence] = token;
+      result.finished = static_cast<std::int64_t>(result.tokens.size()) >= request_.max_new_tokens;
     }
-    result.push_back(token);
-    tokens_[sequence] = token;
-    if (static_cast<std::int64_t>(result.size()) >= request_.max_new_tokens) active_[sequence] = 0;
+    if (result.finished) active_[sequence] = 0;
   }
 
   Session& session_;
   const GenerationPlan& plan_;
   const GenerationRequest& request_;
   std::span<const std::size_t> members_;
-  std::vector<std::vector<std::int32_t>>& results_;
+  std::vector<Generated>& results_;
   std::vector<std::int32_t> tokens_, length_;
   std::vector<std::uint8_t> active_;
 };
@@ -162,12 +162,13 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
        format_bytes(machine.host_capacity));
 }
 
-std::vector<std::vector<std::int32_t>> generate(
-    Session& session, const GenerationPlan& plan, const GenerationRequest& request,
-    const std::function<void(std::int64_t, std::int64_t)>& progress, const std::function<bool()>& stop) {
+std::vector<Generated> generate(Session& session, const GenerationPlan& plan,
+                                const GenerationRequest& request,
+                                const std::function<void(std::int64_t, std::int64_t)>& progress,
+                                const std::function<bool()>& stop) {
   GenerationRequest sorted = request;
   std::sort(sorted.stop_ids.begin(), sorted.stop_ids.end());
-  std::vector<std::vector<std::int32_t>> results(request.prompts.size());
+  std::vector<Generated> results(request.prompts.size());
   std::vector<std::size_t> order(request.prompts.size());
   std::iota(order.begin(), order.end(), 0);
   const auto sequences = static_cast<std::size_t>(plan.geometry.sequences);
@@ -175,6 +176,7 @@ std::vector<std::vector<std::int32_t>> generate(
     if (stop && stop()) break;
     const std::size_t count = std::min(sequences, order.size() - first);
     Group(session, plan, sorted, std::span(order).subspan(first, count), results).run(stop);
+    if (stop && stop()) break;
     if (progress) progress(static_cast<std::int64_t>(first + count), static_cast<std::int64_t>(order.size()));
   }
   return results;

@@ -31,11 +31,16 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
 // Positions that the rotary tables must cover for a request.
 std::int64_t generation_positions(const GenerationRequest& request);
 
+struct Generated {
+  std::vector<std::int32_t> tokens;
+  bool finished = false;  // by a stop token or at max_new_tokens; false: `stop` came first
+};
+
 // The new tokens of every prompt, in order. `progress(done, total)` counts finished sequences; `stop` ends
 // early with what there is.
-std::vector<std::vector<std::int32_t>> generate(
-    Session& session, const GenerationPlan& plan, const GenerationRequest& request,
-    const std::function<void(std::int64_t, std::int64_t)>& progress = {},
-    const std::function<bool()>& stop = {});
+std::vector<Generated> generate(Session& session, const GenerationPlan& plan,
+                                const GenerationRequest& request,
+                                const std::function<void(std::int64_t, std::int64_t)>& progress = {},
+                                const std::function<bool()>& stop = {});
 
 }  // namespace lazytrain

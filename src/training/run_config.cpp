@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <map>
+#include <string_view>
 
 #include "core/file.h"
 #include "data/packing.h"
@@ -49,7 +50,7 @@ ConfigValue value_of_override(const std::string& argument) {
 // Where each key was set, for messages about values that do not go together.
 using Places = std::map<std::string, std::string, std::less<>>;
 
-std::string place(const Places& places, const char* key) {
+std::string place(const Places& places, std::string_view key) {
   const auto found = places.find(key);
   return found == places.end() ? std::string(key) : fmt::format("{}: {}", found->second, key);
 }
@@ -58,6 +59,14 @@ void reconcile_precision(RunConfig& config, const Places& places) {
   const bool said_bf16 = places.contains("bf16");
   const bool said_fp32 = places.contains("fp32");
   if (said_bf16 && said_fp32 && config.bf16 == config.fp32) {
+    // Of a key in the file and one on the command line the latter wins, as it does with one key.
+    const bool bf16_wins = places.at("bf16") == kCommandLine && places.at("fp32") != kCommandLine;
+    const bool fp32_wins = places.at("fp32") == kCommandLine && places.at("bf16") != kCommandLine;
+    if (bf16_wins || fp32_wins) {
+      if (fp32_wins) config.bf16 = !config.fp32;
+      config.fp32 = !config.bf16;
+      return;
+    }
     fail(ExitCode::usage, "{}: {} and bf16: {} contradict each other; one of the two must be true",
          place(places, "fp32"), config.fp32, config.bf16);
   }
@@ -74,19 +83,38 @@ void reconcile_resume(RunConfig& config) {
   }
 }
 
+// Keys that change nothing beside the others, a line each. Only where somebody gave them a value of their
+// own: a saved run.yaml holds every key.
+void notice_idle_keys(const RunConfig& config, const Places& places, std::vector<std::string>& notices) {
+  struct Idle {
+    std::string_view key;
+    bool idle;
+    std::string_view beside;
+  };
+  const bool unified = config.memory_model == "unified", no_saves = config.save_steps == 0;
+  const RunConfig defaults;
+  for (const auto& [key, idle, beside] :
+       {Idle{"host_memory", unified, "memory_model: unified (device_memory is the budget for everything)"},
+        Idle{"split_cores", unified, "memory_model: unified"},
+        Idle{"link_h2d_gbps", unified, "memory_model: unified"},
+        Idle{"link_d2h_gbps", unified, "memory_model: unified"},
+        Idle{"link_duplex_gbps", unified, "memory_model: unified"},
+        Idle{"optimizer_gparams_per_s", unified, "memory_model: unified"},
+        Idle{"every_k", config.policy != "every-k", "another policy than every-k"},
+        Idle{"eval_steps", config.eval_strategy == "no", "eval_strategy: no"},
+        Idle{"save_total_limit", no_saves, "save_steps: 0"},
+        Idle{"num_train_epochs", config.max_steps > 0, "max_steps, which wins"},
+        Idle{"warmup_ratio", config.warmup_steps > 0, "warmup_steps, which wins"}})
+    if (idle && places.contains(key) && key_text(config, key) != key_text(defaults, key))
+      notices.push_back(fmt::format("{} changes nothing with {}", place(places, key), beside));
+}
+
 void check_together(const RunConfig& config, const Places& places, std::vector<std::string>& notices) {
   if (config.memory_model == "emulated" && !config.device_memory) {
     fail(ExitCode::usage, "{}: an emulated device needs a size; add device_memory, e.g. 240MB",
          place(places, "memory_model"));
   }
-  if (config.memory_model == "unified") {
-    for (const char* key :
-         {"split_cores", "link_h2d_gbps", "link_d2h_gbps", "link_duplex_gbps", "optimizer_gparams_per_s"}) {
-      if (places.contains(key)) {
-        notices.push_back(fmt::format("{} changes nothing with memory_model: unified", place(places, key)));
-      }
-    }
-  }
+  notice_idle_keys(config, places, notices);
   if (config.eval_strategy == "steps" && config.val_size == 0 && config.eval_dataset.empty()) {
     fail(ExitCode::usage, "{}: nothing to evaluate on; add val_size or eval_dataset",
          place(places, "eval_strategy"));
@@ -158,12 +186,10 @@ LoadedRunConfig load_run_config(const std::filesystem::path& path, std::span<con
 
 void require_keys(const RunConfig& config, std::span<const std::string_view> keys) {
   for (const std::string_view key : keys) {
-    const ConfigField* field = find_field(key);
-    check(field != nullptr, "a required key is a key");
-    if (field_text(config, *field) == "null") {
+    if (key_text(config, key) == "null") {
       fail(ExitCode::usage,
            "{} is missing: {}; add it to the configuration or give {}=... on the command line", key,
-           field->help, key);
+           find_field(key)->help, key);
     }
   }
 }
@@ -174,9 +200,15 @@ std::string to_yaml(const RunConfig& config) {
   for (const ConfigField& field : config_fields()) {
     if (field.group != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", field.group);
     group = field.group;
-    text += fmt::format("{}: {}\n", field.name, field_text(config, field));
+    if (field.name != "fp32") text += fmt::format("{}: {}\n", field.name, field_text(config, field));
   }
   return text;
+}
+
+std::string key_text(const RunConfig& config, std::string_view key) {
+  const ConfigField* field = find_field(key);
+  check(field != nullptr, "a key of the configuration");
+  return field_text(config, *field);
 }
 
 std::string run_config_help() {

@@ -117,7 +117,11 @@ struct LoadedRunConfig {
 void require_keys(const RunConfig& config, std::span<const std::string_view> keys);
 
 // The effective configuration: every key with its value, grouped; loading it again gives an equal RunConfig.
+// fp32 is left out: bf16 says the same, and either can be overridden.
 [[nodiscard]] std::string to_yaml(const RunConfig& config);
+
+// One key's value as to_yaml() writes it.
+[[nodiscard]] std::string key_text(const RunConfig& config, std::string_view key);
 
 // All keys with type, default and meaning, grouped, for --help.
 [[nodiscard]] std::string run_config_help();

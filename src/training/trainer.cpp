@@ -8,12 +8,16 @@
 #include <cstring>
 #include <vector>
 
-#include "core/log.h"
+#include "core/error.h"
+#include "core/file.h"
 #include "core/system_memory.h"
+#include "formats/json.h"
+#include "nlohmann/json.hpp"
 #include "optim/schedule.h"
 #include "program/verifier.h"
 #include "runtime/workspace.h"
 #include "training/evaluation.h"
+#include "training/output_folder.h"
 #include "training/progress.h"
 #include "training/trainer_log.h"
 #include "training/trainer_state.h"
@@ -67,10 +71,15 @@ class Trainer {
       restore(*run.resume);
     else
       session_.load(run.model);
+    continues_ = run.resume && lies_in(*run.resume, config_.output_dir);
+    // An older checkpoint is saved again before this run ends: `auto` takes what was written last.
+    if (continues_ && list_checkpoints(config_.output_dir).back().serial == run.resume->serial())
+      last_save_ = state_.step;
     check_space();
   }
 
   TrainingResult train() {
+    take_output_dir();
     const TrainerLogSettings settings{.total_steps = total_steps_,
                                       .epochs = config_.num_train_epochs,
                                       .train_batch_size = config_.per_device_train_batch_size,
@@ -90,7 +99,6 @@ class Trainer {
     while (state_.step < total_steps_ && !run_.signals.requested()) step();
     drain();
     const auto evaluated = [&] { return !evaluate_ || log.last_evaluation() == state_.step; };
-    if (state_.step == total_steps_ && !evaluated()) evaluate();
     const bool interrupted = state_.step < total_steps_ || !evaluated();
     TrainingResult result{.steps = state_.step,
                           .session_steps = state_.step - first_step,
@@ -108,18 +116,34 @@ class Trainer {
                           .interrupted = interrupted};
     for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
     if (interrupted) {
-      save();
+      if (last_save_ != state_.step) save(config_.save_only_model);
       return result;
     }
-    log.finished(point(), loss_steps_ > 0 ? loss_total_ / static_cast<double>(loss_steps_) : 0.0,
-                 progress.elapsed(), static_cast<std::int64_t>(run_.data.train_samples.size()));
+    log.finished(point(),
+                 {.mean_loss = loss_steps_ > 0 ? loss_total_ / static_cast<double>(loss_steps_) : 0.0,
+                  .runtime = progress.elapsed(),
+                  .samples = session_samples_,
+                  .steps = result.session_steps});
+    if (config_.save_steps > 0 && last_save_ != state_.step && !config_.save_only_model) save(false);
+    export_or_save();
+    // The last word: who finds it without a checkpoint knows that the model is whole.
     log.write_state(point());
-    if (config_.save_steps > 0 && last_save_ != state_.step && !config_.save_only_model) save();
-    export_model(config_.output_dir);
+    remove_runs_set_aside(run_.lock);
     return result;
   }
 
  private:
+  // From here on the folder is this run's.
+  void take_output_dir() {
+    const std::filesystem::path folder = config_.output_dir;
+    if (!continues_) {
+      set_earlier_run_aside(run_.lock);
+      std::filesystem::remove(folder / "trainer_log.jsonl");  // an earlier run's: this one has its own
+    }
+    write_file(folder / "run.yaml", to_yaml(config_));
+    write_json(folder / "plan.json", to_json(run_.plan));
+  }
+
   void prepare_evaluation() {
     if (config_.eval_strategy == "no" || run_.data.eval_samples.empty()) return;
     // As many slots a call as fit beside nothing else, at most what the configuration asks for.
@@ -144,10 +168,8 @@ class Trainer {
 
   void step() {
     const PackedBatch batch = stream_.next();
-    if (batch.supervised == 0) {
-      progress_->message("warning: a step without supervised tokens was skipped");
-      return;
-    }
+    // Samples without supervised tokens are left out when they are tokenised, with a line that counts them.
+    check(batch.supervised > 0, "every step has something to learn");
     const double lr = learning_rate(schedule_, state_.step, total_steps_, warmup_, config_.learning_rate);
     const StepOutcome outcome = session_.executor().train(run_.program, step_tokens(batch),
                                                           adamw_step(config_, lr, state_.updates + 1),
@@ -155,6 +177,7 @@ class Trainer {
     if (!outcome.timings.empty()) compute_seconds_.push_back(compute_time(outcome));
     ++state_.step;
     state_.tokens += batch.real_tokens;
+    session_samples_ += batch.documents;
     state_.cursor = stream_.cursor();
     last_loss_ = outcome.loss_sum / static_cast<double>(outcome.supervised);
     step_seconds_.push_back(outcome.seconds);
@@ -174,7 +197,7 @@ class Trainer {
     if (state_.step % config_.logging_steps == 0 || state_.step == total_steps_)
       log_->training(point(), {.loss = last_loss_, .grad_norm = outcome.gradient_norm, .lr = lr});
     if (evaluation_due()) evaluate();
-    if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save();
+    if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save(config_.save_only_model);
   }
 
   [[nodiscard]] Seconds compute_time(const StepOutcome& outcome) const {
@@ -191,7 +214,7 @@ class Trainer {
         fmt::format("warning: the gradient of step {} is not finite; its update is left out", state_.step));
     if (non_finite_ < kNonFiniteLimit) return;
     drain();
-    save();
+    save(config_.save_only_model);
     fail(ExitCode::numerics,
          "the gradients of {} steps in a row were not finite; the state after the last good one is in {}; "
          "lower learning_rate or "
@@ -202,7 +225,8 @@ class Trainer {
   void drain() { session_.executor().drain(update_); }
 
   [[nodiscard]] bool evaluation_due() const {
-    return evaluate_ && state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0;
+    return evaluate_ && (state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0 ||
+                         state_.step >= total_steps_);
   }
 
   void evaluate() {
@@ -210,7 +234,8 @@ class Trainer {
     const EvaluationResult result =
         lazytrain::evaluate(session_, *evaluate_, run_.data.eval_source(), run_.data.eval_samples,
                             config_.packing, [&] { return run_.signals.requested(); });
-    if (run_.signals.requested()) return;  // half an evaluation is none
+    if (!result.complete) return;  // half an evaluation is none
+    last_save_ = -1;               // a checkpoint of this step does not have it yet
     progress_->message(fmt::format("step {}: evaluation loss {:.4f} ({} supervised tokens, {})", state_.step,
                                    result.loss, result.supervised, format_duration(result.seconds)));
     log_->evaluation(
@@ -218,10 +243,10 @@ class Trainer {
         {.loss = result.loss, .runtime = result.seconds, .samples = result.samples, .steps = result.steps});
   }
 
-  void save() {
+  void save(bool only_model) {
     drain();
     CheckpointWriter writer(run_.lock, state_.step);
-    if (config_.save_only_model) {
+    if (only_model) {
       export_model(writer.folder());
     } else {
       for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
@@ -240,6 +265,30 @@ class Trainer {
     last_save_ = state_.step;
     log_->write_state(point());
     prune_checkpoints(run_.lock, last_checkpoint_, config_.save_total_limit.value_or(0));
+    remove_runs_set_aside(run_.lock, last_checkpoint_);
+  }
+
+  // The trained model must not be lost with an export that fails.
+  void export_or_save() {
+    try {
+      export_model(config_.output_dir);
+    } catch (const std::exception& error) {
+      const auto* known = dynamic_cast<const Error*>(&error);
+      const ExitCode code = known != nullptr ? known->code() : ExitCode::disk;
+      try {
+        if (last_save_ != state_.step || config_.save_only_model) save(false);
+      } catch (const Error& second) {
+        fail(code, "{}; nor could a checkpoint of the trained model be saved: {}", error.what(),
+             second.what());
+      }
+      const std::filesystem::path checkpoint =
+          last_checkpoint_.empty() ? run_.resume->path() : last_checkpoint_;
+      fail(code,
+           "{}; the trained model is in {}: once that is mended, `lazytrain export {} --model {} --out "
+           "FOLDER` "
+           "makes a model folder of it",
+           error.what(), checkpoint.string(), checkpoint.string(), run_.model.path().string());
+    }
   }
 
   void restore(const Checkpoint& checkpoint) {
@@ -263,18 +312,19 @@ class Trainer {
   }
 
   void check_space() {
-    if (config_.save_steps <= 0) return;
-    Bytes checkpoint, model;
-    for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
+    Bytes checkpoint;
+    for (std::size_t g = 0; g < session_.context().groups.size(); ++g)
       for (const Session::Blob& blob : session_.blobs(g))
         checkpoint += Bytes{static_cast<std::int64_t>(blob.bytes.size())};
-      model += Bytes{session_.context().groups[g].elements * session_.context().type_bytes};
-    }
+    const Bytes model = run_.model.check_export(config_.output_dir);
+    // Without save_steps one checkpoint still: a signal, or an export that fails, saves one.
+    const std::int64_t saves =
+        config_.save_steps > 0 ? (total_steps_ - state_.step) / config_.save_steps + 1 : 1;
     check_disk_space(config_.output_dir, {.checkpoint = config_.save_only_model ? model : checkpoint,
-                                          .checkpoints = std::max<std::int64_t>(
-                                              1, (total_steps_ - state_.step) / config_.save_steps + 1),
+                                          .checkpoints = std::max<std::int64_t>(1, saves),
                                           .limit = config_.save_total_limit.value_or(0),
-                                          .model = model});
+                                          .model = model,
+                                          .anew = !continues_});
   }
 
   void export_model(const std::filesystem::path& out) {
@@ -311,38 +361,16 @@ class Trainer {
   Progress* progress_ = nullptr;
   std::vector<Seconds> step_seconds_, compute_seconds_;
   double last_loss_ = 0, loss_total_ = 0;
-  std::int64_t loss_steps_ = 0, non_finite_ = 0, last_save_ = -1;
+  std::int64_t loss_steps_ = 0, non_finite_ = 0, session_samples_ = 0;
+  std::int64_t last_save_ = -1;  // the step whose checkpoint in output_dir holds everything; -1 none
+  bool continues_ = false;       // goes on from a checkpoint of output_dir
   std::filesystem::path last_checkpoint_;
 };
 
 }  // namespace
 
-ResumePoint read_resume_point(const Checkpoint& checkpoint) {
-  const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
-                                                     checkpoint.path() / "lazytrain_state.json");
-  return {.step = state.step, .micro_batch = state.micro_batch};
-}
-
 TrainingResult train(const TrainingRun& run) {
   return Trainer(run).train();
-}
-
-void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
-                       const std::filesystem::path& out, const std::string& dtype) {
-  const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
-                                                     checkpoint.path() / "lazytrain_state.json");
-  if (state.model_fingerprint != architecture_fingerprint(model))
-    fail(ExitCode::model_file, "{}: the checkpoint is of another model than {}", checkpoint.path().string(),
-         model.path().string());
-  model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
-    // bf16 runs: the masters come first in the states; fp32 runs: the weights are the masters.
-    const char* kind = state.type_bytes == 2 ? "states" : "weights";
-    const MappedFile file = checkpoint.map(fmt::format("group-{:03}.{}", group, kind));
-    if (file.bytes().size() < values.size_bytes())
-      fail(ExitCode::model_file, "{}: group {} is too short for this model", checkpoint.path().string(),
-           group);
-    std::memcpy(values.data(), file.bytes().data(), values.size_bytes());
-  });
 }
 
 }  // namespace lazytrain

@@ -48,19 +48,14 @@ struct TrainingResult {
   bool interrupted = false;      // stopped by a signal; a checkpoint holds everything
 };
 
-// What a checkpoint must agree with to be resumed.
-struct ResumePoint {
-  std::int64_t step = 0;
-  std::int64_t micro_batch = 0;
-};
-ResumePoint read_resume_point(const Checkpoint& checkpoint);
-
-// Trains to the end, to max_steps, or to a signal; exports the model into output_dir at the end.
+// Trains to the end, to max_steps, or to a signal; exports the model into output_dir at the end. Nothing in
+// output_dir is replaced before the checkpoint to resume and the disk have been found good.
 // Errors: numerics after three non-finite steps in a row (states are as after the last good one, saved),
-// disk, and what a checkpoint refuses (other model, other data).
+// disk, and what a checkpoint refuses (other model, other data). Where the last export fails, the error names
+// the checkpoint that holds the trained model.
 TrainingResult train(const TrainingRun& run);
 
-// The checkpoint's masters as a model folder of the same shape as `model`.
+// The checkpoint's masters (checkpoint_export.cpp) as a model folder of the same shape as `model`.
 void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
                        const std::filesystem::path& out, const std::string& dtype);
 

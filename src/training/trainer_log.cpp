@@ -164,16 +164,15 @@ void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& l
   }
 }
 
-void TrainerLog::finished(const TrainerLogPoint& point, double mean_loss, Seconds runtime,
-                          std::int64_t samples) {
+void TrainerLog::finished(const TrainerLogPoint& point, const FinishedLog& log) {
   Json entry;
   entry["epoch"] = point.epoch;
   entry["step"] = point.step;
   entry["total_flos"] = point.flops;
-  entry["train_loss"] = mean_loss;
-  entry["train_runtime"] = runtime;
-  entry["train_samples_per_second"] = per_second(samples, runtime);
-  entry["train_steps_per_second"] = per_second(point.step, runtime);
+  entry["train_loss"] = log.mean_loss;
+  entry["train_runtime"] = log.runtime;
+  entry["train_samples_per_second"] = per_second(log.samples, log.runtime);
+  entry["train_steps_per_second"] = per_second(log.steps, log.runtime);
   history_.push_back(entry.dump());
 }
 

@@ -48,6 +48,14 @@ struct EvaluationLog {
   std::int64_t steps = 0;
 };
 
+// Of the session that ends the run: a resumed run's time is not that of its earlier steps.
+struct FinishedLog {
+  double mean_loss = 0;
+  Seconds runtime = 0;
+  std::int64_t samples = 0;  // trained on, every epoch counted
+  std::int64_t steps = 0;
+};
+
 class TrainerLog {
  public:
   // A new run: an old trainer_log.jsonl in `folder` is replaced.
@@ -61,7 +69,7 @@ class TrainerLog {
   void training(const TrainerLogPoint& point, const TrainingLog& log);
   void evaluation(const TrainerLogPoint& point, const EvaluationLog& log);
   // The run's last entry.
-  void finished(const TrainerLogPoint& point, double mean_loss, Seconds runtime, std::int64_t samples);
+  void finished(const TrainerLogPoint& point, const FinishedLog& log);
 
   // trainer_state.json as of `point`: goes into every checkpoint.
   [[nodiscard]] std::string state_json(const TrainerLogPoint& point) const;

@@ -63,8 +63,11 @@ void require_same_run(const TrainerState& saved, const TrainerState& current,
   if (saved.type_bytes != current.type_bytes)
     refuse(saved.type_bytes == 2 ? "bf16: true" : "bf16: false", "resume with the same precision");
   if (saved.data_fingerprint != current.data_fingerprint)
-    refuse("other training data",
-           "resume with the same dataset, template, cutoff_len and max_samples, or start a new output_dir");
+    fail(ExitCode::model_file,
+         "{}: the checkpoint was written with other training data (fingerprint {:016x} there, {:016x} here); "
+         "resume "
+         "with the same dataset files, max_samples and tokenizer, or start a new output_dir",
+         checkpoint.string(), saved.data_fingerprint, current.data_fingerprint);
 }
 
 std::uint64_t architecture_fingerprint(const ModelFolder& model) {

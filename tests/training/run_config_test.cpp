@@ -193,6 +193,30 @@ TEST(RunConfig, PrecisionIsOneThing) {
               HasSubstr("run.yaml:2: fp32: true and bf16: true contradict"));
 }
 
+TEST(RunConfig, ASavedPrecisionCanBeOverridden) {
+  for (const char* text : {"", "bf16: false\n", "bf16: true\nfp32: false\n"}) {
+    const std::string saved = to_yaml(parse(text));
+    EXPECT_FALSE(parse(saved, {"bf16=false"}).bf16);
+    EXPECT_TRUE(parse(saved, {"bf16=false"}).fp32);
+    EXPECT_TRUE(parse(saved, {"fp32=true"}).fp32);
+    EXPECT_TRUE(parse(saved, {"bf16=true"}).bf16);
+    EXPECT_FALSE(parse(saved, {"bf16=true"}).fp32);
+  }
+  EXPECT_FALSE(parse("bf16: true\nfp32: false\n", {"bf16=false"}).bf16);
+  EXPECT_FALSE(parse("bf16: true\nfp32: false\n", {"fp32=true"}).bf16);
+}
+
+TEST(RunConfig, KeysThatChangeNothingAreSaid) {
+  const auto notices = [](const std::string& text) { return parse_run_config(text, "run.yaml", {}).notices; };
+  EXPECT_THAT(notices("host_memory: 1GB\n"),
+              ElementsAre(HasSubstr("run.yaml:1: host_memory changes nothing with memory_model: unified")));
+  EXPECT_THAT(notices("policy: paper\nevery_k: 2\n"), ElementsAre(HasSubstr("another policy than every-k")));
+  EXPECT_THAT(notices("eval_steps: 2\n"), ElementsAre(HasSubstr("eval_strategy: no")));
+  EXPECT_THAT(notices("save_steps: 0\nsave_total_limit: 2\n"), ElementsAre(HasSubstr("save_steps: 0")));
+  EXPECT_TRUE(notices("policy: every-k\nevery_k: 2\n").empty());
+  EXPECT_TRUE(notices(to_yaml(RunConfig{})).empty());
+}
+
 TEST(RunConfig, ValuesMustGoTogether) {
   EXPECT_THAT(error_of("memory_model: emulated\n"), HasSubstr("an emulated device needs a size"));
   EXPECT_THAT(error_of("eval_strategy: steps\n"), HasSubstr("nothing to evaluate on"));

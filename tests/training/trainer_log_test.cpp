@@ -57,7 +57,7 @@ TEST(TrainerLog, StateHasHuggingFaceKeys) {
   TrainerLog log(folder.path(), kSettings);
   log.training(point(10), {.loss = 0.5, .grad_norm = 2.25, .lr = 1e-4});
   log.evaluation(point(20), {.loss = 0.25, .runtime = 2, .samples = 50, .steps = 10});
-  log.finished(point(20), 0.75, 40, 80);
+  log.finished(point(20), {.mean_loss = 0.75, .runtime = 40, .samples = 80, .steps = 10});
   log.write_state(point(20));
   const auto state = nlohmann::json::parse(read_file(folder.path() / "trainer_state.json"));
   EXPECT_EQ(state["global_step"], 20);
@@ -73,7 +73,7 @@ TEST(TrainerLog, StateHasHuggingFaceKeys) {
       {"epoch": 0.2, "eval_loss": 0.25, "eval_runtime": 2.0, "eval_samples_per_second": 25.0,
        "eval_steps_per_second": 5.0, "step": 20},
       {"epoch": 0.2, "step": 20, "total_flos": 1e9, "train_loss": 0.75, "train_runtime": 40.0,
-       "train_samples_per_second": 2.0, "train_steps_per_second": 0.5}])"));
+       "train_samples_per_second": 2.0, "train_steps_per_second": 0.25}])"));
 }
 
 TEST(TrainerLog, ResumeDropsWhatLiesBeyondTheStep) {
