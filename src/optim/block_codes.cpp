@@ -137,16 +137,30 @@ struct PlacesAvx512 {
   return _mm512_add_ps(lookup(values.start, exponent), _mm512_mul_ps(lookup(values.slope, exponent), place));
 }
 
-[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline __m512i encode_avx512(const PlacesAvx512& map,
-                                                                                     __m512 y) {
-  const __m512i upper = _mm512_maskz_srli_epi32(0xFFFF, _mm512_castps_si512(y), 16);
-  const __m512i guess = _mm512_mulhi_epu16(_mm512_subs_epu16(upper, _mm512_set1_epi32(kGuessStart)),
-                                           _mm512_set1_epi32(kGuessScale));
-  const __mmask16 above = _mm512_cmp_ps_mask(y, lookup(map.threshold, guess), _CMP_GE_OQ);
-  const __m512i region = _mm512_mask_add_epi32(guess, above, guess, _mm512_set1_epi32(1));
-  const __m512 place = _mm512_add_ps(lookup(map.start, region), _mm512_mul_ps(lookup(map.slope, region), y));
-  return _mm512_maskz_min_epi32(0xFFFF, _mm512_maskz_cvttps_epi32(0xFFFF, place),
-                                _mm512_maskz_permutexvar_epi32(0xFFFF, region, map.last));
+// Four registers at a time, step by step: one after the other, each step would wait for the one before.
+constexpr std::int64_t kTeam = 4;
+
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline void encode_avx512(const PlacesAvx512& map,
+                                                                                  const __m512* y,
+                                                                                  __m512i* place) {
+  __m512i region[kTeam];
+  __m512 line[kTeam];
+  for (int t = 0; t < kTeam; ++t) {
+    const __m512i upper = _mm512_maskz_srli_epi32(0xFFFF, _mm512_castps_si512(y[t]), 16);
+    region[t] = _mm512_mulhi_epu16(_mm512_subs_epu16(upper, _mm512_set1_epi32(kGuessStart)),
+                                   _mm512_set1_epi32(kGuessScale));
+  }
+  for (int t = 0; t < kTeam; ++t) {
+    const __mmask16 above = _mm512_cmp_ps_mask(y[t], lookup(map.threshold, region[t]), _CMP_GE_OQ);
+    region[t] = _mm512_mask_add_epi32(region[t], above, region[t], _mm512_set1_epi32(1));
+  }
+  for (int t = 0; t < kTeam; ++t) {
+    line[t] = _mm512_add_ps(lookup(map.start, region[t]), _mm512_mul_ps(lookup(map.slope, region[t]), y[t]));
+  }
+  for (int t = 0; t < kTeam; ++t) {
+    place[t] = _mm512_maskz_min_epi32(0xFFFF, _mm512_maskz_cvttps_epi32(0xFFFF, line[t]),
+                                      _mm512_maskz_permutexvar_epi32(0xFFFF, region[t], map.last));
+  }
 }
 
 }  // namespace
@@ -214,19 +228,32 @@ struct PlacesAvx512 {
                                                                                BlockScale inverse_scale,
                                                                                BlockCodes codes) {
   const PlacesAvx512 with_sign = load_avx512(kSignedCodes);
-  const PlacesAvx512 without_sign = load_avx512(kUnsignedCodes);
   const __m512i zero = _mm512_set1_epi32(kSignedZero);
   const __m512 inverse_m = _mm512_set1_ps(inverse_scale.exp_avg);
+  __m512 y[kTeam];
+  __m512i place[kTeam];
+  __mmask16 negative[kTeam];
+  for (std::int64_t i = 0; i < kStateBlock; i += 16 * kTeam) {
+    for (int t = 0; t < kTeam; ++t) {
+      const __m512 m = _mm512_mul_ps(_mm512_load_ps(exp_avg + i + 16 * t), inverse_m);
+      negative[t] = _mm512_movepi32_mask(_mm512_castps_si512(m));
+      y[t] = _mm512_andnot_ps(_mm512_set1_ps(-0.0F), m);
+    }
+    encode_avx512(with_sign, y, place);
+    for (int t = 0; t < kTeam; ++t) {
+      const __m512i code =
+          _mm512_mask_sub_epi32(_mm512_add_epi32(zero, place[t]), negative[t], zero, place[t]);
+      const __m512i cut = _mm512_maskz_max_epi32(0xFFFF, code, _mm512_setzero_si512());
+      _mm512_mask_cvtepi32_storeu_epi8(codes.exp_avg + i + 16 * t, 0xFFFF, cut);
+    }
+  }
+  const PlacesAvx512 without_sign = load_avx512(kUnsignedCodes);
   const __m512 inverse_r = _mm512_set1_ps(inverse_scale.root);
-  for (std::int64_t i = 0; i < kStateBlock; i += 16) {
-    const __m512 m = _mm512_mul_ps(_mm512_load_ps(exp_avg + i), inverse_m);
-    const __mmask16 negative = _mm512_movepi32_mask(_mm512_castps_si512(m));
-    const __m512i q = encode_avx512(with_sign, _mm512_andnot_ps(_mm512_set1_ps(-0.0F), m));
-    const __m512i code = _mm512_mask_sub_epi32(_mm512_add_epi32(zero, q), negative, zero, q);
-    const __m512i cut = _mm512_maskz_max_epi32(0xFFFF, code, _mm512_setzero_si512());
-    _mm512_mask_cvtepi32_storeu_epi8(codes.exp_avg + i, 0xFFFF, cut);
-    const __m512i place = encode_avx512(without_sign, _mm512_mul_ps(_mm512_load_ps(root + i), inverse_r));
-    _mm512_mask_cvtepi32_storeu_epi8(codes.root + i, 0xFFFF, place);
+  for (std::int64_t i = 0; i < kStateBlock; i += 16 * kTeam) {
+    for (int t = 0; t < kTeam; ++t) y[t] = _mm512_mul_ps(_mm512_load_ps(root + i + 16 * t), inverse_r);
+    encode_avx512(without_sign, y, place);
+    for (int t = 0; t < kTeam; ++t)
+      _mm512_mask_cvtepi32_storeu_epi8(codes.root + i + 16 * t, 0xFFFF, place[t]);
   }
 }
 
