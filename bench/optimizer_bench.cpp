@@ -203,13 +203,13 @@ int run(int threads, std::int64_t elements, int repetitions) {
 
   // Arithmetic grows with the cores until memory is the limit. The copy above is the memory of these threads;
   // a machine with more cores mostly has more channels too, so what it would have to deliver is given beside.
-  fmt::print("\n{:<29}{:>7}{:>20}{:>14}{:>24}\n", "more cores", "cores", "arithmetic Mparam/s", "needs GB/s",
+  fmt::print("\n{:<29}{:>7}{:>21}{:>12}{:>26}\n", "more cores", "cores", "arithmetic Mparam/s", "needs GB/s",
              "at this copy's bandwidth");
   for (const Case& sweep_case : all) {
     const double cached = cached_seconds(sweep_case);
     for (const int cores : {8, 16}) {
       const double rate = cores / cached;
-      fmt::print("{:<29}{:>7}{:>20.0f}{:>14.0f}{:>15.0f} Mparam/s\n", sweep_case.name, cores, rate / 1e6,
+      fmt::print("{:<29}{:>7}{:>21.0f}{:>12.0f}{:>17.0f} Mparam/s\n", sweep_case.name, cores, rate / 1e6,
                  rate * sweep_case.bytes / 1e9, std::min(rate, bandwidth / sweep_case.bytes) / 1e6);
     }
   }

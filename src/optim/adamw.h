@@ -1,4 +1,5 @@
-// AdamW with fp32 masters and moments: one sweep over a parameter group on host cores.
+// AdamW on host cores: one sweep over a parameter group. Masters are fp32, apart or split into the bf16
+// weight and 16 bits more; moments are fp32 or 8-bit codes (optim/group_state.h).
 //
 // Source: Loshchilov and Hutter, "Decoupled weight decay regularization"; the order of operations and of
 // roundings is that of torch.optim.AdamW (single tensor, fp32):
