@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/cgroup.h"
+#include "core/error.h"
 
 namespace lazytrain {
 namespace {
@@ -27,20 +30,52 @@ void spin_until(std::chrono::nanoseconds longest, Ready ready) {
   } while (std::chrono::steady_clock::now() < end);
 }
 
+// What the system says when it starts no thread: a limit on threads or memory is reached.
+[[noreturn]] void fail_thread(const std::string& which, const char* reason) {
+  fail(ExitCode::does_not_fit,
+       "the system does not start {} ({}); lower threads, or raise the limits on threads and memory", which,
+       reason);
+}
+
 }  // namespace
+
+std::thread start_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    fail_thread("another thread", error.code().message().c_str());
+  }
+}
 
 ThreadPool::ThreadPool(int threads, std::function<void(int)> on_start, std::chrono::nanoseconds spin)
     : on_start_(std::move(on_start)), spin_(spin) {
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  const auto refuse = [&](const char* reason) {
+    const std::size_t running = workers_.size() + 1;
+    end_workers();
+    fail_thread(fmt::format("more than {} of {} threads", running, threads), reason);
+  };
+  try {
+    workers_.reserve(static_cast<std::size_t>(std::max(threads, 1)) - 1);
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    refuse(error.code().message().c_str());
+  } catch (const std::bad_alloc&) {
+    refuse("out of memory");
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  end_workers();
+}
+
+void ThreadPool::end_workers() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
 }
 
 void ThreadPool::drain() {

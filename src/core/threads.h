@@ -24,6 +24,7 @@ class ThreadPool {
   // `on_start` runs once in every worker before its first task (set affinity, OpenMP thread count...).
   // `spin`: how long a thread looks for the next loop, or for the end of this one, before it sleeps. Waking
   // a sleeper costs tens of microseconds, so it pays where short loops follow each other and cores are idle.
+  // Error(does_not_fit) where the system does not start that many threads; those that run already are ended.
   explicit ThreadPool(int threads, std::function<void(int worker)> on_start = {},
                       std::chrono::nanoseconds spin = {});
   ~ThreadPool();
@@ -39,6 +40,7 @@ class ThreadPool {
 
  private:
   void work(int worker);
+  void end_workers();
   void drain();
 
   std::vector<std::thread> workers_;
@@ -54,6 +56,9 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   std::exception_ptr failure_;
 };
+
+// A thread of its own. Error(does_not_fit) where the system starts no more.
+std::thread start_thread(std::function<void()> body);
 
 // Cores this process may use: the affinity mask, capped by the cgroup's CPU quota.
 int available_cores();
