@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/printable.h"
+
 namespace lazytrain::log {
 namespace {
 
@@ -31,16 +33,16 @@ bool terminal(int descriptor) {
 void write(Level level, const std::string& message) {
   switch (level) {
     case Level::debug:
-      logger().debug("{}", message);
+      logger().debug("{}", printable_text(message));
       return;
     case Level::info:
-      logger().info("{}", message);
+      logger().info("{}", printable_text(message));
       return;
     case Level::warning:
-      logger().warn("warning: {}", message);
+      logger().warn("warning: {}", printable_line(message));
       return;
     case Level::error:
-      logger().error("error: {}", message);
+      logger().error("error: {}", printable_line(message));
       return;
   }
 }

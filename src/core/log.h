@@ -11,6 +11,8 @@ namespace lazytrain::log {
 
 enum class Level { debug, info, warning, error };
 
+// What could steer the terminal is taken out (core/printable.h): a warning or error is one line, notices may
+// have several, and colours.
 void write(Level level, const std::string& message);
 void set_level(Level lowest_shown);
 // True where standard error (or another descriptor) is a terminal that understands colours (NO_COLOR unset,

@@ -10,6 +10,12 @@
 
 namespace lazytrain {
 
+void fail_bytes_overflow() {
+  fail(ExitCode::does_not_fit,
+       "a step of this model would need more bytes than can be counted; lower cutoff_len or "
+       "per_device_train_batch_size, or take a smaller model");
+}
+
 const char* to_string(Tier tier) {
   switch (tier) {
     case Tier::device:

@@ -1,5 +1,6 @@
 // Strong types for quantities that must not be mixed: bytes, layer and boundary indices, tiers.
-// All sizes are 64-bit. GB = 1e9 bytes, GiB = 2^30 bytes, rates in GB/s, times in seconds (double).
+// All sizes are 64-bit; sums and products of bytes that leave them are an Error. GB = 1e9 bytes, GiB = 2^30
+// bytes, rates in GB/s, times in seconds (double).
 #pragma once
 
 #include <compare>
@@ -10,29 +11,35 @@ namespace lazytrain {
 
 using Seconds = double;
 
+// Throws Error(does_not_fit): no machine holds that many bytes.
+[[noreturn]] void fail_bytes_overflow();
+
 // A number of bytes (signed, so that differences are representable).
 struct Bytes {
   std::int64_t value = 0;
 
   constexpr auto operator<=>(const Bytes&) const = default;
   constexpr Bytes& operator+=(Bytes other) {
-    value += other.value;
+    if (__builtin_add_overflow(value, other.value, &value)) fail_bytes_overflow();
     return *this;
   }
   constexpr Bytes& operator-=(Bytes other) {
-    value -= other.value;
+    if (__builtin_sub_overflow(value, other.value, &value)) fail_bytes_overflow();
     return *this;
   }
-  friend constexpr Bytes operator+(Bytes a, Bytes b) { return {a.value + b.value}; }
-  friend constexpr Bytes operator-(Bytes a, Bytes b) { return {a.value - b.value}; }
-  friend constexpr Bytes operator*(Bytes a, std::int64_t n) { return {a.value * n}; }
-  friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return {a.value * n}; }
+  friend constexpr Bytes operator+(Bytes a, Bytes b) { return a += b; }
+  friend constexpr Bytes operator-(Bytes a, Bytes b) { return a -= b; }
+  friend constexpr Bytes operator*(Bytes a, std::int64_t n) {
+    if (__builtin_mul_overflow(a.value, n, &a.value)) fail_bytes_overflow();
+    return a;
+  }
+  friend constexpr Bytes operator*(std::int64_t n, Bytes a) { return a * n; }
   [[nodiscard]] constexpr double gigabytes() const { return static_cast<double>(value) / 1e9; }
 };
 
 // The smallest multiple of `alignment` that is not below `size`.
 constexpr Bytes align_up(Bytes size, std::int64_t alignment) {
-  return {(size.value + alignment - 1) / alignment * alignment};
+  return {(size + Bytes{alignment - 1}).value / alignment * alignment};
 }
 
 // Every buffer starts on a cache line, which is also the widest vector register.

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/printable.h"
+
 namespace lazytrain {
 
 struct TextPosition {
@@ -20,9 +22,6 @@ struct TextPosition {
 // Offset of the first byte that does not belong to well-formed UTF-8 (RFC 3629: no surrogates, no overlong
 // forms, nothing above U+10FFFF), or npos.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text);
-
-// Length in bytes of the well-formed character at the start of `text`, 0 where there is none.
-[[nodiscard]] std::size_t utf8_character_length(std::string_view text);
 
 // `text` in single quotes, fit for a one-line message: control characters and invalid UTF-8 become '?', and
 // what is longer than 100 bytes is cut with "...".
