@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -23,7 +24,69 @@ constexpr std::size_t kWritePiece = std::size_t{64} << 20;
   fail(ExitCode::disk, "{}: cannot {}: {}{}", path.string(), action, std::strerror(error), advice);
 }
 
+// What stat() says of a path that it cannot look at.
+[[noreturn]] void fail_lookup(const std::filesystem::path& path, const char* kind, int error, ExitCode code) {
+  if (error == ENOENT || error == ENOTDIR) fail(code, "{}: no such {}; check the path", path.string(), kind);
+  if (error == EACCES)
+    fail(code, "{}: permission denied: this user may not look into the folder that it is in", path.string());
+  fail(code, "{}: cannot be read: {}", path.string(), std::strerror(error));
+}
+
+void require_right(const std::filesystem::path& path, int right, ExitCode code) {
+  if (faccessat(AT_FDCWD, path.c_str(), right, AT_EACCESS) == 0) return;
+  if (errno == EACCES)
+    fail(code, "{}: permission denied: this user may not read it; change its rights", path.string());
+  fail(code, "{}: cannot be read: {}", path.string(), std::strerror(errno));
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISREG(mode)) return "a file";
+  return "a device";
+}
+
 }  // namespace
+
+bool is_missing(const std::filesystem::path& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+void require_file(const std::filesystem::path& path, ExitCode code) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) fail_lookup(path, "file", errno, code);
+  if (!S_ISREG(status.st_mode))
+    fail(code, "{}: {}, where a file is needed", path.string(), kind_of(status.st_mode));
+  require_right(path, R_OK, code);
+}
+
+void require_folder(const std::filesystem::path& path, ExitCode code) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) fail_lookup(path, "folder", errno, code);
+  if (!S_ISDIR(status.st_mode))
+    fail(code, "{}: {}, where a folder is needed", path.string(), kind_of(status.st_mode));
+  require_right(path, R_OK | X_OK, code);
+}
+
+std::string read_stream(const std::filesystem::path& path, std::size_t most, ExitCode code) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail(code, "{}: cannot open it: {}", path.string(), std::strerror(errno));
+  std::string text;
+  std::array<char, 4096> piece{};
+  ssize_t got = 0;
+  while (text.size() <= most && (got = read(descriptor, piece.data(), piece.size())) != 0) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  const int error = errno;
+  close(descriptor);
+  if (got < 0) fail(code, "{}: cannot read it: {}", path.string(), std::strerror(error));
+  if (text.size() > most) fail(code, "{}: it gives more than {} bytes", path.string(), most);
+  return text;
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace lazytrain {
 
 // A whole file mapped read-only. Empty files map to an empty span. Throws Error(code) naming the path.
@@ -25,6 +27,14 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+// True where the system says that nothing is there; false also where it does not let this process look.
+[[nodiscard]] bool is_missing(const std::filesystem::path& path);
+// Throws Error(code) unless `path` is a file that can be read: it names what is there instead (nothing, a
+// folder, a pipe...) or which right is lacking, and what to do.
+void require_file(const std::filesystem::path& path, ExitCode code);
+// The same for a folder that can be looked into.
+void require_folder(const std::filesystem::path& path, ExitCode code);
 
 // Writes to `path` + ".tmp-<pid>", and on commit() flushes to the disk (fsync of file and folder) and
 // renames. Destroyed without commit: the temporary is removed and the old file, if any, is untouched. Every
@@ -50,6 +60,9 @@ class AtomicFile {
 void write_file(const std::filesystem::path& path, std::string_view content);
 // Throws Error(code) where the file cannot be read.
 std::string read_file(const std::filesystem::path& path);
+// All that comes out of a pipe, a terminal or another stream that is no regular file, e.g. /dev/stdin.
+// Error(code) where it cannot be read or gives more than `most` bytes.
+std::string read_stream(const std::filesystem::path& path, std::size_t most, ExitCode code);
 // fsync of a folder, so that renames inside it survive a crash.
 void sync_directory(const std::filesystem::path& folder);
 

@@ -4,9 +4,11 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "formats/json.h"
 #include "formats/text_checks.h"
 
@@ -155,20 +157,28 @@ std::vector<std::string> split_names(const std::string& names) {
   return result;
 }
 
-bool is_file(const fs::path& path) {
+// The file as it is named, or else in dataset_dir; what stands there need not be a file.
+fs::path file_of(const fs::path& path, const fs::path& dataset_dir) {
   std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
+  fs::path inside = dataset_dir / path;
+  if (fs::is_regular_file(path, ignored)) return path;
+  if (fs::is_regular_file(inside, ignored)) return inside;
+  return is_missing(path) ? inside : path;
 }
 
 }  // namespace
 
 std::vector<DatasetSource> find_datasets(const std::string& names, const fs::path& dataset_dir) {
-  const std::vector<std::string> wanted = split_names(names);
+  return find_datasets(split_names(names), dataset_dir);
+}
+
+std::vector<DatasetSource> find_datasets(const std::vector<std::string>& wanted,
+                                         const fs::path& dataset_dir) {
   if (wanted.empty())
     fail(ExitCode::data, "no dataset is named: set dataset to a name in dataset_info.json or a file");
   const fs::path registry = dataset_dir / "dataset_info.json";
   json entries = json::object();
-  const bool has_registry = is_file(registry);
+  const bool has_registry = !is_missing(registry);
   if (has_registry) entries = read_json(registry, ExitCode::data);
   if (!entries.is_object()) fail(ExitCode::data, "{} is not an object of datasets", registry.string());
 
@@ -177,15 +187,17 @@ std::vector<DatasetSource> find_datasets(const std::string& names, const fs::pat
     if (const auto found = entries.find(name); found != entries.end()) {
       const Entry entry{*found, fmt::format("{}: dataset {}", registry.string(), in_quotes(name))};
       sources.push_back(read_entry(name, entry, dataset_dir));
-      if (!is_file(sources.back().file)) {
+      if (is_missing(sources.back().file)) {
         fail(ExitCode::data, "{}: its file {} does not exist; put it there or correct file_name", entry.where,
              sources.back().file.string());
       }
+      require_file(sources.back().file, ExitCode::data);
       continue;
     }
     const fs::path path(name);
-    const auto file = is_file(path) ? path : dataset_dir / path;
-    if (is_file(file)) {
+    const auto file = file_of(path, dataset_dir);
+    if (!is_missing(file)) {
+      require_file(file, ExitCode::data);
       sources.push_back({.name = name, .file = file, .layout = {}, .num_samples = {}});
       continue;
     }

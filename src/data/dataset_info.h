@@ -25,5 +25,8 @@ struct DatasetSource {
 // malformed.
 [[nodiscard]] std::vector<DatasetSource> find_datasets(const std::string& names,
                                                        const std::filesystem::path& dataset_dir);
+// The same for a list, in which a name may hold a comma.
+std::vector<DatasetSource> find_datasets(const std::vector<std::string>& names,
+                                         const std::filesystem::path& dataset_dir);
 
 }  // namespace lazytrain

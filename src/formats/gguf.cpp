@@ -252,8 +252,7 @@ std::int64_t GgufTensor::rows() const {
 
 Gguf::Gguf(const std::filesystem::path& path) : path_(path) {
   const std::string where = path.string();
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) fail(kCode, "{}: no such file", where);
+  require_file(path, kCode);
   map_ = MappedFile(path);
   Cursor cursor(map_.text(), where);
   const auto [tensor_count, pair_count] = read_start(cursor, map_.text(), version_, where);

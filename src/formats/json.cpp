@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <unordered_set>
 #include <vector>
 
@@ -108,8 +107,7 @@ std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& v
 }
 
 nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) fail(code, "{}: no such file", path.string());
+  require_file(path, code);
   const MappedFile file(path);
   const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
   if (!wrong.empty()) fail(code, "{}: {}", path.string(), wrong);

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 
 #include "core/error.h"
 #include "formats/json.h"
@@ -107,9 +106,7 @@ bool parse_record(std::string_view text, nlohmann::json& value, std::string& rea
 }
 
 JsonStream::JsonStream(const std::filesystem::path& path) : path_(path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored))
-    fail(ExitCode::data, "{}: no such file", path.string());
+  require_file(path, ExitCode::data);
   map_ = MappedFile(path);
   text_ = map_.text();
   const std::string wrong = wrong_content(text_.substr(0, 256), text_.size());

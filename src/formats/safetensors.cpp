@@ -149,6 +149,7 @@ void check_tiling(std::vector<TensorView>& tensors, std::span<const std::byte> p
 // The index's weight_map: tensor -> shard file, both checked for form only.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path) {
   const std::string where = path.string();
+  require_file(path, kCode);
   const MappedFile file(path);
   const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
   if (!wrong.empty()) fail(kCode, "{}: {}", where, wrong);
@@ -167,15 +168,16 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
       fail(kCode, "{}: the shard of tensor {} must be a plain file name, not {}", where, in_quotes(name),
            in_quotes(shard_file));
     }
+    // Files of a run or hidden ones would be read, and written again, as if they were the model's.
+    if (shard_file.starts_with('.') || !shard_file.ends_with(".safetensors")) {
+      fail(kCode,
+           "{}: the shard of tensor {} is {}; a shard's name ends in .safetensors and has no dot in front",
+           where, in_quotes(name), in_quotes(shard_file));
+    }
     weight_map[name] = shard_file;
   }
   if (weight_map.empty()) fail(kCode, "{}: its weight_map names no tensor", where);
   return weight_map;
-}
-
-bool is_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
 }
 
 // Weight files that the folder holds besides `used`, sorted.
@@ -209,7 +211,7 @@ std::int64_t TensorView::elements() const {
 
 void Safetensors::add_shard(const std::filesystem::path& file) {
   const std::string where = file.string();
-  if (!is_file(file)) fail(kCode, "{}: no such file", where);
+  require_file(file, kCode);
   SafetensorsShard shard{.file = file.filename().string(), .metadata = {}, .map = MappedFile(file)};
   const std::string_view text = shard.map.text();
   const std::uint64_t length = checked_header_length(text, where);
@@ -259,11 +261,10 @@ Safetensors Safetensors::open_file(const std::filesystem::path& file) {
 }
 
 Safetensors Safetensors::open_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) fail(kCode, "{}: no such folder", folder.string());
+  require_folder(folder, kCode);
   const auto index_path = folder / kSafetensorsIndex;
-  if (!is_file(index_path)) {
-    if (!is_file(folder / kSafetensorsFile)) {
+  if (is_missing(index_path)) {
+    if (is_missing(folder / kSafetensorsFile)) {
       const auto others = other_weight_files(folder, {});
       fail(kCode, "{}: neither {} nor {} is in the folder{}", folder.string(), kSafetensorsFile,
            kSafetensorsIndex,
@@ -283,7 +284,7 @@ Safetensors Safetensors::open_folder(const std::filesystem::path& folder) {
   const auto weight_map = read_weight_map(index_path);
   std::set<std::string> files;
   for (const auto& [name, file] : weight_map) {
-    if (files.insert(file).second && !is_file(folder / file)) {
+    if (files.insert(file).second && is_missing(folder / file)) {
       fail(kCode,
            "{}: it puts tensor {} into {}, which is not in the folder; download that shard, or remove the {}",
            where, in_quotes(name), in_quotes(file), "index where it belongs to another model");

@@ -190,7 +190,10 @@ YamlNode parse_yaml(std::string_view text, const std::string& where, ExitCode co
 
 YamlNode read_yaml(const std::filesystem::path& path, ExitCode code) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) fail(code, "{}: no such file", path.string());
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::character)
+    return parse_yaml(read_stream(path, kLargest, code), path.string(), code);
+  require_file(path, code);
   const MappedFile file(path);
   const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
   if (!wrong.empty()) fail(code, "{}: {}", path.string(), wrong);

@@ -18,9 +18,12 @@ struct Source {
 // The Jinja text of the folder's chat template. Newer folders keep it in a file of its own.
 std::optional<Source> find_jinja(const std::filesystem::path& folder) {
   constexpr const char* kFile = "chat_template.jinja";
-  if (std::filesystem::exists(folder / kFile)) return Source{kFile, read_file(folder / kFile)};
+  if (!is_missing(folder / kFile)) {
+    require_file(folder / kFile, ExitCode::model_file);
+    return Source{kFile, read_file(folder / kFile)};
+  }
   constexpr const char* kConfig = "tokenizer_config.json";
-  if (!std::filesystem::exists(folder / kConfig)) return std::nullopt;
+  if (is_missing(folder / kConfig)) return std::nullopt;
   const nlohmann::json config = read_json(folder / kConfig, ExitCode::model_file);
   const nlohmann::json* value = json_field::find(config, "chat_template");
   if (value == nullptr) return std::nullopt;

@@ -143,7 +143,7 @@ RoleTokens read_role_tokens(const std::filesystem::path& folder, const Vocabular
   RoleTokens roles;
   const auto read = [&](const char* name) {
     const auto path = folder / name;
-    return std::filesystem::exists(path) ? read_json(path, ExitCode::model_file) : json::object();
+    return is_missing(path) ? json::object() : read_json(path, ExitCode::model_file);
   };
   const json named = read("tokenizer_config.json");
   const auto by_name = [&](const char* key) -> std::optional<std::int32_t> {
@@ -193,8 +193,9 @@ Tokenizer Tokenizer::parse(std::string_view text, const std::string& where) {
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  const auto file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
-  if (!std::filesystem::exists(file)) {
+  std::error_code ignored;
+  const auto file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  if (is_missing(file)) {
     fail(ExitCode::model_file, "{}: not found; the model folder needs a tokenizer.json (Hugging Face format)",
          file.string());
   }

@@ -223,6 +223,23 @@ TEST(DatasetInfo, APlainFileIsADatasetToo) {
   EXPECT_EQ(find_datasets("a.json", folder.path()).at(0).file, file);
 }
 
+TEST(DatasetInfo, AListMayNameFilesWithCommas) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a,b.json", R"([{"query": "q", "response": "r"}])");
+  const std::vector<std::string> names{"a,b.json", file.string()};
+  const auto sources = find_datasets(names, folder.path());
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[0].file, file);
+  EXPECT_EQ(sources[1].file, file);
+}
+
+TEST(DatasetInfo, WhatIsNoFileIsCalledWhatItIs) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "inner");
+  EXPECT_THAT(error_of(ExitCode::data, [&] { (void)find_datasets("inner", folder.path()); }),
+              HasSubstr("inner: a folder, where a file is needed"));
+}
+
 TEST(DatasetInfo, EveryFaultIsNamed) {
   const TemporaryFolder folder;
   folder.write("d.json", "[]");

@@ -243,6 +243,19 @@ TEST(SafetensorsFolder, SaysWhatIsMissing) {
   folder.write("pytorch_model.bin", "x");
   expect_error(kModelFile, "'pytorch_model.bin' would have to be converted first",
                [&] { (void)Safetensors::open(folder.path()); });
+  std::filesystem::create_directory(folder.path() / kSafetensorsFile);
+  expect_error(kModelFile, "model.safetensors: a folder, where a file is needed",
+               [&] { (void)Safetensors::open(folder.path()); });
+}
+
+TEST(SafetensorsFolder, ShardsHaveTheNamesOfShards) {
+  for (const char* name : {"run.yaml", ".hidden.safetensors", "weights"}) {
+    const TemporaryFolder folder;
+    folder.write(name, file_of(object_of(entry("a", "F32", "[]", 0, 4)), little_endian(2.f)));
+    folder.write(kSafetensorsIndex, std::string(R"({"weight_map":{"a":")") + name + R"("}})");
+    expect_error(kModelFile, "a shard's name ends in .safetensors and has no dot in front",
+                 [&] { (void)Safetensors::open(folder.path()); });
+  }
 }
 
 TEST(TensorType, HalfPrecisionRoundsToNearestEven) {

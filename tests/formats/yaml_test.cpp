@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "formats/formats_support.h"
 
@@ -110,6 +111,20 @@ TEST(Yaml, FilesThatAreNoYamlAreNamed) {
   folder.write("bad.yaml", "a: 1\na: 2\n");
   expect_error(ExitCode::usage, (folder.path() / "bad.yaml").string() + ":2:1: the key 'a'",
                [&] { read("bad.yaml"); });
+  std::filesystem::create_directory(folder.path() / "folder.yaml");
+  expect_error(ExitCode::usage, "folder.yaml: a folder, where a file is needed",
+               [&] { read("folder.yaml"); });
+}
+
+TEST(Yaml, APipeIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "seed: 3\n", 8), 8);
+  close(ends[1]);
+  const YamlNode root = read_yaml("/proc/self/fd/" + std::to_string(ends[0]), ExitCode::usage);
+  close(ends[0]);
+  ASSERT_NE(root.find("seed"), nullptr);
+  EXPECT_EQ(root.find("seed")->text, "3");
 }
 
 int count(const YamlNode& node) {
