@@ -98,8 +98,10 @@ void Regex::split(std::string_view subject, std::vector<Part>& parts) const {
                           data.get(), context.get());
     }
     if (found < 0 && found != PCRE2_ERROR_NOMATCH) {
-      fail(ExitCode::data, "{}: the regular expression gave up on a text of {} bytes: {}", code_->where,
-           subject.size(), pcre2_message(found));
+      fail(ExitCode::model_file,
+           "{}: the regular expression gave up on a text of {} bytes ({}); get the tokenizer.json again from "
+           "the model's authors",
+           code_->where, subject.size(), pcre2_message(found));
     }
     return found >= 0;
   };

@@ -28,7 +28,7 @@ class Regex {
   };
   // Cuts `subject` (valid UTF-8, see with_stand_ins) into matches and the text between them, in order; the
   // parts cover it. A match may be empty, but not right behind another match. Nothing outside of `subject` is
-  // looked at. Appends to `parts`. Thread-safe. Throws Error(data) where matching exceeds its limits.
+  // looked at. Appends to `parts`. Thread-safe. Throws Error(model_file) where matching exceeds its limits.
   void split(std::string_view subject, std::vector<Part>& parts) const;
 
  private:

@@ -71,7 +71,7 @@ TEST(Regex, RefusesWhatMeansSomethingElse) {
 TEST(Regex, GivesUpInsteadOfHanging) {
   const Regex regex("(a*)*b|(a|a)*c", "tokenizer.json");
   std::vector<Regex::Part> parts;
-  EXPECT_THAT(error_of(ExitCode::data, [&] { regex.split(std::string(5000, 'a'), parts); }),
+  EXPECT_THAT(error_of(ExitCode::model_file, [&] { regex.split(std::string(5000, 'a'), parts); }),
               HasSubstr("gave up"));
 }
 
