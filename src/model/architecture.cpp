@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "formats/json.h"
 #include "model/config_document.h"
 #include "model/config_reader.h"
@@ -16,7 +17,7 @@
 namespace lazytrain {
 namespace {
 
-// Far above every published model, and low enough that no size computed from them leaves 63 bits.
+// Far above every published model.
 constexpr std::int64_t kMostLayers = 10'000;
 constexpr std::int64_t kWidest = 1 << 20;
 constexpr std::int64_t kWidestFfn = 1 << 22;
@@ -24,18 +25,21 @@ constexpr std::int64_t kMostHeads = 1 << 14;
 constexpr std::int64_t kWidestHead = 1 << 12;
 constexpr std::int64_t kLargestVocabulary = 1 << 24;
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 31;
+constexpr double kMostParameters = 1e15;  // of 18 bytes each, at most, in a step
 constexpr std::uintmax_t kLargestConfig = 16 << 20;
 
 std::filesystem::path config_path(const std::filesystem::path& given) {
-  if (std::filesystem::is_directory(given)) {
-    if (!std::filesystem::is_regular_file(given / "config.json")) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(given, ignored)) {
+    require_folder(given, ExitCode::model_file);
+    if (is_missing(given / "config.json")) {
       fail(ExitCode::model_file,
            "{}: there is no config.json in this folder; give the folder of a Hugging Face model",
            given.string());
     }
     return given / "config.json";
   }
-  if (!std::filesystem::exists(given)) {
+  if (is_missing(given)) {
     fail(ExitCode::model_file, "{}: no such model folder; check the path", given.string());
   }
   if (given.extension() == ".gguf") {
@@ -112,6 +116,19 @@ void refuse_unsupported(const ConfigReader& config) {
   }
 }
 
+// Each size alone may be as large as it is; all of them together must leave every sum of bytes in 63 bits.
+void check_total(const ConfigReader& config, const Architecture& a) {
+  const auto number = [](std::int64_t size) { return static_cast<double>(size); };
+  const double attention = number(a.heads + a.kv_heads) * number(a.head_dim) * 2;
+  const double layer = number(a.hidden) * (attention + 3 * number(a.ffn));
+  const double parameters = number(a.layers) * layer + 2 * number(a.vocab) * number(a.hidden);
+  if (parameters <= kMostParameters) return;
+  fail(ExitCode::model_file,
+       "{}: its sizes together (num_hidden_layers, hidden_size, intermediate_size, heads, vocab_size) make "
+       "{:.1e} parameters, far above every model; correct them",
+       config.where(), parameters);
+}
+
 void read_sizes(const ConfigReader& config, Architecture& a) {
   a.layers = config.required_size("num_hidden_layers", kMostLayers);
   a.hidden = config.required_size("hidden_size", kWidest);
@@ -135,6 +152,7 @@ void read_sizes(const ConfigReader& config, Architecture& a) {
     }
     a.head_dim = a.hidden / a.heads;
   }
+  check_total(config, a);
   if (a.head_dim % 2 != 0 || a.head_dim > kWidestHead) {
     fail(ExitCode::model_file, "{}: head_dim is {}; it must be an even number up to {}", config.where(),
          a.head_dim, kWidestHead);

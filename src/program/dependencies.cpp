@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "core/error.h"
 #include "program/builder.h"
 
 namespace lazytrain {
@@ -23,14 +24,15 @@ struct Segment {
 
 class AccessMap {
  public:
-  explicit AccessMap(std::int64_t size) {
-    Segment whole{.end = std::max<std::int64_t>(size, 1), .writer = kNone, .readers = {}};
+  explicit AccessMap(std::int64_t size) : size_(std::max<std::int64_t>(size, 1)) {
+    Segment whole{.end = size_, .writer = kNone, .readers = {}};
     whole.readers.fill(kNone);
     segments_[0] = whole;
   }
 
   template <typename Visit>
   void visit(std::int64_t begin, std::int64_t end, const Visit& visit) {
+    check_range(begin, end);
     split(begin);
     split(end);
     for (auto at = segments_.lower_bound(begin); at != segments_.end() && at->first < end; ++at)
@@ -39,6 +41,7 @@ class AccessMap {
 
   // After a write the whole range has one history: merge it, so that the map stays small.
   void overwrite(std::int64_t begin, std::int64_t end, OpIndex writer) {
+    check_range(begin, end);
     split(begin);
     split(end);
     segments_.erase(segments_.lower_bound(begin), segments_.lower_bound(end));
@@ -48,6 +51,11 @@ class AccessMap {
   }
 
  private:
+  // A reversed range would erase beyond the end of the map.
+  void check_range(std::int64_t begin, std::int64_t end) const {
+    check(0 <= begin && begin < end && end <= size_, "the bytes of a buffer lie inside its arena");
+  }
+
   void split(std::int64_t at) {
     auto found = segments_.upper_bound(at);
     if (found == segments_.begin()) return;
@@ -58,6 +66,7 @@ class AccessMap {
     segments_[at] = tail;
   }
 
+  std::int64_t size_;
   std::map<std::int64_t, Segment> segments_;
 };
 

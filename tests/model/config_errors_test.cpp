@@ -132,6 +132,21 @@ TEST(ConfigErrors, Rope) {
             ": rope_scaling and rope_parameters disagree; keep the right one of the two");
 }
 
+// Each size is within its limit; together they would leave 64 bits in sums over all layers.
+TEST(ConfigErrors, SizesThatTogetherMakeNoModelAreRefused) {
+  Json huge = small_config();
+  huge["num_hidden_layers"] = 10000;
+  huge["hidden_size"] = 1 << 20;
+  huge["intermediate_size"] = 1 << 22;
+  huge["num_attention_heads"] = huge["num_key_value_heads"] = 1 << 14;
+  huge["head_dim"] = 1 << 12;
+  huge["vocab_size"] = 1 << 24;
+  EXPECT_EQ(
+      refusal_of_text(huge.dump()),
+      ": its sizes together (num_hidden_layers, hidden_size, intermediate_size, heads, vocab_size) make "
+      "2.9e+18 parameters, far above every model; correct them");
+}
+
 TEST(ConfigErrors, Files) {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
