@@ -110,6 +110,17 @@ const std::vector<ParameterGroup>& ModelFolder::groups() const {
   return impl_->groups;
 }
 
+void ModelFolder::read_tensor(std::size_t group, std::size_t tensor, std::int64_t first,
+                              std::span<float> out) const {
+  const ParameterTensor& wanted = impl_->groups.at(group).tensors.at(tensor);
+  check(first >= 0 && first + std::ssize(out) <= wanted.elements, "elements of this tensor");
+  const TensorView& stored = impl_->tensors.at(wanted.name);
+  const std::size_t width = stored.bytes.size() / static_cast<std::size_t>(wanted.elements);
+  convert_to_float(stored.type,
+                   stored.bytes.subspan(static_cast<std::size_t>(first) * width, out.size() * width), out);
+  check_finite(out, wanted.name, impl_->path);
+}
+
 void ModelFolder::read_group(std::size_t group, std::span<float> out) const {
   check(group < impl_->groups.size(), "a group of this model");
   const ParameterGroup& wanted = impl_->groups[group];

@@ -29,6 +29,9 @@ class ModelFolder {
   [[nodiscard]] const Architecture& architecture() const;
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const;
 
+  // fp32 values of a tensor of a group (exact widening), from element `first` on. Values that are not finite
+  // are Error(model_file).
+  void read_tensor(std::size_t group, std::size_t tensor, std::int64_t first, std::span<float> out) const;
   // Fills out[group.elements] with the group's fp32 values (exact widening); gaps become zero.
   void read_group(std::size_t group, std::span<float> out) const;
 

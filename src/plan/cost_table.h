@@ -43,11 +43,12 @@ struct CostTable {
   Seconds head = 0;
   Seconds head_forward = 0;  // evaluation
   // Host work, seconds per slot / per parameter / per byte.
-  Seconds gather_embedding = 0;   // per slot
-  Seconds scatter_embedding = 0;  // per slot
-  Seconds finish_embedding = 0;   // rounding and norm of the embedding gradient, per step
-  Seconds zero_embedding = 0;     // its accumulator set to zero, per step (untied heads)
-  Seconds update_per_parameter = 0;
+  Seconds gather_embedding = 0;                // per slot
+  Seconds scatter_embedding = 0;               // per slot
+  Seconds finish_embedding = 0;                // rounding and norm of the embedding gradient, per step
+  Seconds zero_embedding = 0;                  // its accumulator set to zero, per step (untied heads)
+  Seconds update_per_parameter = 0;            // with fp32 moments
+  Seconds update_eight_bit_per_parameter = 0;  // with 8-bit moments
   Seconds offload_gradient_per_element =
       0;  // conversion and norm; the copy over the link may be slower and then decides
   double copy_h2d = 0, copy_d2h = 0;  // GB/s of plain copies when the link is not paced

@@ -28,6 +28,8 @@ struct LoweringContext {
   // Optimizer states of each group, fp32 masters included (empty: a run that only evaluates or generates has
   // none).
   std::vector<Bytes> state_bytes;
+  // Parameters of each group with 8-bit moments (empty: none); decides what an update costs.
+  std::vector<std::int64_t> eight_bit_elements = {};
 };
 
 // Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts,

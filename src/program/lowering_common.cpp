@@ -31,6 +31,7 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
 Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group) {
   Op op{.kind = OpKind::update_group, .stream = StreamId::host, .layer = static_cast<std::int32_t>(group)};
   op.elements = context.groups[group].elements;
+  if (!context.eight_bit_elements.empty()) op.eight_bit_elements = context.eight_bit_elements[group];
   op.operands = {{OperandRole::group_gradient, state.gradient[group], Access::read},
                  {OperandRole::weights, state.weights[group], Access::read_write},
                  {OperandRole::states, state.states[group], Access::read_write},

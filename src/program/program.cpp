@@ -117,7 +117,7 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"dev.cache", "key-value cache"},
                                                             {"dev.db", "boundary gradient"},
                                                             {"host.db", "boundary gradient"},
-                                                            {"host.states", "masters and moments"},
+                                                            {"host.states", "optimizer states"},
                                                             {"host.grad", "gradients"},
                                                             {"host.w", "weights"},
                                                             {"dev.b", "boundaries"},

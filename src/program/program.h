@@ -108,10 +108,11 @@ struct Op {
   std::int32_t layer = -1;        // decoder layer, or parameter group for update_group; -1 = none
   std::int32_t micro_batch = -1;  // -1 = none
   StashLevel stash = StashLevel::none;
-  bool full = false;          // recompute: run the down-projection too
-  bool first = false;         // backward, head: the accumulator starts at zero here
-  Bytes bytes{};              // moved over a link
-  std::int64_t elements = 0;  // parameters touched (updates, gradient offloads)
+  bool full = false;                    // recompute: run the down-projection too
+  bool first = false;                   // backward, head: the accumulator starts at zero here
+  Bytes bytes{};                        // moved over a link
+  std::int64_t elements = 0;            // parameters touched (updates, gradient offloads)
+  std::int64_t eight_bit_elements = 0;  // of them with 8-bit moments (updates)
   std::vector<Operand> operands{};
   std::vector<OpIndex> after{};
 

@@ -78,10 +78,23 @@ std::array<double, kStreamCount> fair_parts(const std::array<Demand, kStreamCoun
   return parts;
 }
 
+// As fast as it goes.
+Seconds update_seconds(const Op& op, const CostTable& costs) {
+  return static_cast<double>(op.elements - op.eight_bit_elements) * costs.update_per_parameter +
+         static_cast<double>(op.eight_bit_elements) * costs.update_eight_bit_per_parameter;
+}
+
+// What the machine's optimizer rate makes it last at least; 0 where it is not paced.
+Seconds paced_seconds(const Op& op, const SimulationInput& input) {
+  return input.machine.optimizer_rate > 0 ? static_cast<double>(op.elements) / input.machine.optimizer_rate
+                                          : 0;
+}
+
 // A paced update sleeps for a part of its time.
 double busy_part(const Op& op, const SimulationInput& input) {
-  const double paced = input.machine.optimizer_rate * input.costs.update_per_parameter;
-  return op.kind == OpKind::update_group && paced > 0 ? std::min(1.0, paced) : 1;
+  if (op.kind != OpKind::update_group) return 1;
+  const Seconds paced = paced_seconds(op, input), busy = update_seconds(op, input.costs);
+  return paced > busy ? busy / paced : 1;
 }
 
 std::int64_t slots_of(const Program& program, const Op& op) {
@@ -116,10 +129,7 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
     case OpKind::zero_embedding_gradient:
       return overhead + costs.zero_embedding;
     case OpKind::update_group:
-      return overhead +
-             elements * (input.machine.optimizer_rate > 0
-                             ? std::max(1.0 / input.machine.optimizer_rate, costs.update_per_parameter)
-                             : costs.update_per_parameter);
+      return overhead + std::max(update_seconds(op, costs), paced_seconds(op, input));
     case OpKind::reduce_norm:
     case OpKind::collect:
       return overhead;

@@ -336,22 +336,16 @@ struct Issue {
   }
 };
 
-Executor::Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options)
+Executor::Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options,
+                   std::vector<GroupStateLayout> states)
     : device_(device),
       context_(context),
       options_(options),
       layer_(context.architecture, options.type),
       head_(context.architecture, options.type),
-      state_layout_(state_layout(StateFormat::adamw_32bit, options.type)) {
+      state_layouts_(std::move(states)) {
   for (std::size_t s = 0; s < kStreamCount; ++s)
     streams_.push_back(device.create_stream(kind_of(static_cast<StreamId>(s))));
-  for (const ParameterGroup& group : context_.groups) {
-    std::vector<ParameterRange> ranges;
-    for (const ParameterTensor& tensor : group.tensors)
-      ranges.push_back(
-          {.begin = tensor.offset, .end = tensor.offset + tensor.elements, .decay = tensor.decay});
-    ranges_.push_back(std::move(ranges));
-  }
 }
 
 Executor::~Executor() {
@@ -498,22 +492,12 @@ void Executor::update_group(std::size_t index, Running& running) {
   step.clip_factor = clip_factor_;
   const ParameterGroup& group = context_.groups[index];
   const GroupMemory& memory = groups_[index];
-  const auto state = [&](std::string_view name) -> float* {
-    for (std::size_t k = 0; k < state_layout_.buffers.size(); ++k)
-      if (state_layout_.buffers[k].name == name)
-        return reinterpret_cast<float*>(
-            memory.states.data() + state_layout_.offset(static_cast<std::int64_t>(k), group.elements).value);
-    return nullptr;
-  };
-  const bool split = options_.type == DataType::bf16;
   adamw_update(device_.host_pool(),
-               {.ranges = ranges_[index],
+               {.layout = &state_layouts_[index],
                 .gradient_type = group.kind == GroupKind::embedding ? DataType::f32 : options_.type,
                 .gradient = memory.gradient.data(),
-                .master = split ? state("master") : reinterpret_cast<float*>(memory.weights.data()),
-                .exp_avg = state("exp_avg"),
-                .exp_avg_sq = state("exp_avg_sq"),
-                .weight = split ? reinterpret_cast<bfloat16*>(memory.weights.data()) : nullptr},
+                .weight = memory.weights.data(),
+                .state = memory.states.data()},
                step);
   if (options_.optimizer_rate > 0)
     std::this_thread::sleep_until(begin +

@@ -13,7 +13,7 @@
 #include "device/cpu/cpu_device.h"
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
-#include "optim/optimizer_state.h"
+#include "optim/group_state.h"
 #include "program/lowering.h"
 #include "program/program.h"
 #include "runtime/step.h"
@@ -33,13 +33,15 @@ struct ExecutorOptions {
 // Parameters and states of one group, where they live between steps.
 struct GroupMemory {
   std::span<std::byte> weights;  // storage type
-  std::span<std::byte> states;   // optim/optimizer_state.h says what is where; empty without training
+  std::span<std::byte> states;   // optim/group_state.h says what is where; empty without training
   std::span<std::byte> gradient;
 };
 
 class Executor {
  public:
-  Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options);
+  // `states`: the layout of each group's state; empty without training.
+  Executor(CpuDevice& device, const LoweringContext& context, const ExecutorOptions& options,
+           std::vector<GroupStateLayout> states);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -84,8 +86,7 @@ class Executor {
   ExecutorOptions options_;
   DecoderLayer layer_;
   Head head_;
-  OptimizerStateLayout state_layout_;
-  std::vector<std::vector<ParameterRange>> ranges_;
+  std::vector<GroupStateLayout> state_layouts_;
   Arena device_arena_, host_arena_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by StreamId
   std::vector<std::unique_ptr<Event>> events_;    // reused by every Program, one per op that others wait for

@@ -62,7 +62,7 @@ struct Buffers {
   std::byte *norm_weight, *projection;  // head
   float *loss, *norm_accumulator, *projection_accumulator;
   std::byte *on_device, *on_host;  // copies
-  std::byte *states, *host_gradient, *host_weights;
+  std::byte *fp32_states, *eight_bit_states, *host_gradient, *host_weights;
   double* partial;
   WorkspaceBytes workspace_bytes;
   Bytes workspace_size;
@@ -72,6 +72,7 @@ struct Sizes {
   Architecture architecture, head;  // `head`: with the part of the vocabulary that is timed
   std::vector<ParameterGroup> groups;
   std::int64_t rows, elements, update_elements;
+  GroupStateLayout fp32_state, eight_bit_state;  // of `update_elements` parameters
 };
 
 Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) {
@@ -80,10 +81,19 @@ Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) 
               .groups = parameter_groups(architecture),
               .rows = options.micro_batch * options.slot_tokens,
               .elements = 0,
-              .update_elements = 0};
+              .update_elements = 0,
+              .fp32_state = {},
+              .eight_bit_state = {}};
   sizes.head.vocab = head_vocab(architecture, options.quick);
   sizes.elements = sizes.groups[1].elements;
   sizes.update_elements = std::clamp(sizes.elements, kHostElements, 4 * kHostElements);
+  const auto state = [&](MomentPrecision precision) {
+    const std::array tensor{TensorPrecision{
+        .range = {.begin = 0, .end = sizes.update_elements, .decay = true}, .precision = precision}};
+    return group_state_layout(tensor, options.type);
+  };
+  sizes.fp32_state = state(MomentPrecision::fp32);
+  sizes.eight_bit_state = state(MomentPrecision::eight_bit);
   return sizes;
 }
 
@@ -114,7 +124,8 @@ Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device,
   b.projection_accumulator = device.take<float>(sizes.head.vocab * a.hidden * 4);
   b.on_device = device.take(kCopyBytes.value);
   b.on_host = host.take(kCopyBytes.value);
-  b.states = host.take(sizes.update_elements * 12);
+  b.fp32_states = host.take(sizes.fp32_state.bytes.value);
+  b.eight_bit_states = host.take(sizes.eight_bit_state.bytes.value);
   b.host_weights = host.take(sizes.update_elements * size);
   b.host_gradient = host.take(sizes.update_elements * 4);
   b.partial =
@@ -195,7 +206,9 @@ class Profiler {
     Timed& scatter = add(*host_, [this] { scatter_rows(); });
     Timed& finish = add(*host_, [this] { finish_embedding(); });
     Timed& zero = add(*host_, [this] { zero_embedding(); });
-    Timed& update = add(*host_, [this] { this->update(); });
+    Timed& update = add(*host_, [this] { this->update(sizes_.fp32_state, b_.fp32_states); });
+    Timed& update_eight_bit =
+        add(*host_, [this] { this->update(sizes_.eight_bit_state, b_.eight_bit_states); });
     Timed& up = add(*h2d_, [this] { device_->copy(*h2d_, b_.on_device, b_.on_host, kCopyBytes); });
     Timed& down = add(*d2h_, [this] { device_->copy(*d2h_, b_.on_host, b_.on_device, kCopyBytes); });
     run_rounds();
@@ -220,6 +233,7 @@ class Profiler {
     costs.finish_embedding = of(finish) * vocab_share;
     costs.zero_embedding = of(zero) * vocab_share;
     costs.update_per_parameter = of(update) / static_cast<double>(sizes_.update_elements);
+    costs.update_eight_bit_per_parameter = of(update_eight_bit) / static_cast<double>(sizes_.update_elements);
     costs.offload_gradient_per_element = of(offload) / static_cast<double>(offload_elements());
     costs.copy_h2d = kCopyBytes.gigabytes() / of(up);
     costs.copy_d2h = kCopyBytes.gigabytes() / of(down);
@@ -343,20 +357,14 @@ class Profiler {
                   static_cast<std::size_t>(sizes_.head.vocab * sizes_.head.hidden * 4));
     });
   }
-  void update() {
-    device_->call(*host_, [this] {
-      const bool split = options_.type == DataType::bf16;
-      const std::int64_t n = sizes_.update_elements;
-      auto* states = reinterpret_cast<float*>(b_.states);
-      const std::array ranges{ParameterRange{.begin = 0, .end = n, .decay = true}};
+  void update(const GroupStateLayout& layout, std::byte* state) {
+    device_->call(*host_, [this, &layout, state] {
       adamw_update(device_->host_pool(),
-                   {.ranges = ranges,
+                   {.layout = &layout,
                     .gradient_type = options_.type,
                     .gradient = b_.host_gradient,
-                    .master = split ? states : reinterpret_cast<float*>(b_.host_weights),
-                    .exp_avg = states + n,
-                    .exp_avg_sq = states + 2 * n,
-                    .weight = split ? reinterpret_cast<bfloat16*>(b_.host_weights) : nullptr},
+                    .weight = b_.host_weights,
+                    .state = state},
                    {.lr = 1e-5, .weight_decay = 0.01, .step = ++steps_});
     });
   }

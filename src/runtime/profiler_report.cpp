@@ -33,7 +33,9 @@ std::string costs_table(const CostTable& costs, const Architecture& architecture
   row("embedding rows out, a slot", milliseconds(costs.gather_embedding));
   row("embedding gradient in, a slot", milliseconds(costs.scatter_embedding));
   row("embedding gradient rounded and summed, a step", milliseconds(costs.finish_embedding));
-  row("optimizer", fmt::format("{:.0f} M/s", 1e-6 / costs.update_per_parameter), "parameters");
+  row("optimizer, fp32 moments", fmt::format("{:.0f} M/s", 1e-6 / costs.update_per_parameter), "parameters");
+  row("optimizer, 8-bit moments", fmt::format("{:.0f} M/s", 1e-6 / costs.update_eight_bit_per_parameter),
+      "parameters");
   row("gradient rounded and summed", fmt::format("{:.0f} M/s", 1e-6 / costs.offload_gradient_per_element),
       "elements");
   row("plain copy to the device", fmt::format("{:.2f} GB/s", costs.copy_h2d));

@@ -8,9 +8,7 @@
 namespace lazytrain {
 namespace {
 
-const float* master_of(const GroupMemory& memory) {
-  return reinterpret_cast<const float*>(memory.states.data());
-}
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;  // 4 MiB of fp32
 
 }  // namespace
 
@@ -23,9 +21,10 @@ LoweringContext lowering_context(const Architecture& architecture, const Session
       .position_rows = options.position_rows,
       .state_bytes = {}};
   if (options.training) {
-    const OptimizerStateLayout layout = state_layout(StateFormat::adamw_32bit, options.type);
-    for (const ParameterGroup& group : context.groups)
-      context.state_bytes.push_back(layout.bytes(group.elements));
+    for (const GroupStateLayout& layout : state_layouts(context.groups, options.type, options.moments)) {
+      context.state_bytes.push_back(layout.bytes);
+      context.eight_bit_elements.push_back(elements_in_eight_bits(layout));
+    }
   }
   return context;
 }
@@ -33,12 +32,16 @@ LoweringContext lowering_context(const Architecture& architecture, const Session
 Session::Session(const Architecture& architecture, const SessionOptions& options)
     : options_(options),
       context_(lowering_context(architecture, options)),
+      state_layouts_(options.training
+                         ? lazytrain::state_layouts(context_.groups, options.type, options.moments)
+                         : std::vector<GroupStateLayout>{}),
       device_(make_cpu_device(options.device)) {
   executor_ = std::make_unique<Executor>(*device_, context_,
                                          ExecutorOptions{.type = options.type,
                                                          .max_gradient_norm = options.max_gradient_norm,
                                                          .optimizer_rate = options.optimizer_rate,
-                                                         .debug_memory = options.debug_memory});
+                                                         .debug_memory = options.debug_memory},
+                                         state_layouts_);
 }
 
 void Session::allocate(std::span<const Program* const> programs) {
@@ -51,54 +54,57 @@ void Session::allocate(std::span<const Program* const> programs) {
 }
 
 void Session::load(const ModelFolder& folder) {
-  std::vector<float> values;
+  std::vector<float> piece;
   for (std::size_t g = 0; g < context_.groups.size(); ++g) {
-    values.assign(static_cast<std::size_t>(context_.groups[g].elements), 0.0F);
-    folder.read_group(g, values);
-    set_group(g, values);
+    const std::vector<ParameterTensor>& tensors = context_.groups[g].tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      for (std::int64_t begin = 0; begin < tensors[t].elements; begin += kPieceElements) {
+        piece.resize(static_cast<std::size_t>(std::min(kPieceElements, tensors[t].elements - begin)));
+        folder.read_tensor(g, t, begin, piece);
+        set_values(g, tensors[t].offset + begin, piece);
+      }
+    }
   }
 }
 
 void Session::set_group(std::size_t group, std::span<const float> values) {
   const GroupMemory memory = executor_->group(group);
   check(values.size() == static_cast<std::size_t>(context_.groups[group].elements), "a group is set whole");
-  std::fill(memory.states.begin(), memory.states.end(), std::byte{0});
-  if (options_.type == DataType::f32) {
-    std::memcpy(memory.weights.data(), values.data(), values.size_bytes());
-    return;
-  }
-  if (options_.training) {
-    std::memcpy(memory.states.data(), values.data(), values.size_bytes());
-    refresh_weights(group);
-    return;
-  }
-  round_group(group, values);
+  for (const std::span<std::byte> bytes : {memory.weights, memory.states})
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  set_values(group, 0, values);
 }
 
-void Session::round_group(std::size_t group, std::span<const float> values) {
-  auto* weights = reinterpret_cast<bfloat16*>(executor_->group(group).weights.data());
-  std::fill_n(weights, values.size(), bfloat16{});  // gaps
-  for (const ParameterTensor& tensor : context_.groups[group].tensors)
-    for (std::int64_t i = 0; i < tensor.elements; ++i)
-      weights[tensor.offset + i] = master_to_bfloat16(values[static_cast<std::size_t>(tensor.offset + i)],
-                                                      static_cast<std::uint64_t>(i));
-}
-
-void Session::refresh_weights(std::size_t group) {
-  if (options_.type == DataType::f32 || !options_.training) return;
-  round_group(
-      group, {master_of(executor_->group(group)), static_cast<std::size_t>(context_.groups[group].elements)});
-}
-
-void Session::read_masters(std::size_t group, std::span<float> out) const {
+void Session::set_values(std::size_t group, std::int64_t first, std::span<const float> values) {
   const GroupMemory memory = executor_->group(group);
-  if (options_.type == DataType::f32) {
-    std::memcpy(out.data(), memory.weights.data(), out.size_bytes());
-  } else if (options_.training) {
-    std::memcpy(out.data(), memory.states.data(), out.size_bytes());
-  } else {
-    const auto* weights = reinterpret_cast<const bfloat16*>(memory.weights.data());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_float(weights[i]);
+  if (options_.training) {
+    write_masters(state_layouts_[group], memory.weights, memory.states, first, values);
+    return;
+  }
+  for (const ParameterTensor& tensor : context_.groups[group].tensors) {
+    const std::int64_t end = std::min(first + std::ssize(values), tensor.offset + tensor.elements);
+    for (std::int64_t i = std::max(first, tensor.offset); i < end; ++i) {
+      const float value = values[static_cast<std::size_t>(i - first)];
+      if (options_.type == DataType::f32)
+        reinterpret_cast<float*>(memory.weights.data())[i] = value;
+      else
+        reinterpret_cast<bfloat16*>(memory.weights.data())[i] =
+            master_to_bfloat16(value, static_cast<std::uint64_t>(i - tensor.offset));
+    }
+  }
+}
+
+void Session::read_masters(std::size_t group, std::int64_t first, std::span<float> out) const {
+  const GroupMemory memory = executor_->group(group);
+  if (options_.training) {
+    lazytrain::read_masters(state_layouts_[group], memory.weights, memory.states, first, out);
+    return;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t at = static_cast<std::size_t>(first) + i;
+    out[i] = options_.type == DataType::f32
+                 ? reinterpret_cast<const float*>(memory.weights.data())[at]
+                 : to_float(reinterpret_cast<const bfloat16*>(memory.weights.data())[at]);
   }
 }
 
@@ -116,8 +122,7 @@ void Session::read_gradient(std::size_t group, std::span<float> out) const {
 std::vector<Session::Blob> Session::blobs(std::size_t group) {
   const GroupMemory memory = executor_->group(group);
   std::vector<Blob> blobs;
-  if (options_.type == DataType::f32)
-    blobs.push_back({fmt::format("group-{:03}.weights", group), memory.weights});
+  blobs.push_back({fmt::format("group-{:03}.weights", group), memory.weights});
   if (options_.training) blobs.push_back({fmt::format("group-{:03}.states", group), memory.states});
   return blobs;
 }

@@ -13,6 +13,7 @@
 #include "device/cpu/cpu_device.h"
 #include "model/model_folder.h"
 #include "runtime/executor.h"
+#include "runtime/group_states.h"
 
 namespace lazytrain {
 
@@ -24,6 +25,7 @@ struct SessionOptions {
   double max_gradient_norm = 0;
   double optimizer_rate = 0;  // emulated machines, parameters per second; 0 = not paced
   bool debug_memory = false;
+  MomentOptions moments = {};  // training: what the optimizer keeps in 8 bits
 };
 
 // What lowering needs to know of a model under these options; no memory is touched.
@@ -46,27 +48,30 @@ class Session {
   // Parameters from fp32 values, group by group (random models, tests).
   void set_group(std::size_t group, std::span<const float> values);
 
-  // The fp32 masters of a group (without training: the weights), gaps included: out[group.elements].
-  void read_masters(std::size_t group, std::span<float> out) const;
+  // A part of a group, from element `first` on. Moments stay as they are.
+  void set_values(std::size_t group, std::int64_t first, std::span<const float> values);
+
+  // The fp32 masters of a group's elements from `first` on (without training: the weights).
+  void read_masters(std::size_t group, std::int64_t first, std::span<float> out) const;
+  // All of them, gaps included: out[group.elements].
+  void read_masters(std::size_t group, std::span<float> out) const { read_masters(group, 0, out); }
   // The group's gradient as it left the device.
   void read_gradient(std::size_t group, std::span<float> out) const;
 
-  // Everything that a resumed run needs of a group, as raw bytes: masters or fp32 weights, and states. After
-  // restoring them call refresh_weights().
+  // Everything that a resumed run needs of a group, as raw bytes: weights and states. In bf16 runs a master
+  // is a weight and its residual in the state (core/bfloat16.h: join_master).
   struct Blob {
-    std::string name;  // "group-003.states"
+    std::string name;  // "group-003.weights"
     std::span<std::byte> bytes;
   };
   [[nodiscard]] std::vector<Blob> blobs(std::size_t group);
-  // bf16 weights from the masters.
-  void refresh_weights(std::size_t group);
+  // By group; empty without training.
+  [[nodiscard]] const std::vector<GroupStateLayout>& state_layouts() const { return state_layouts_; }
 
  private:
-  // bf16 weights of a group from fp32 values.
-  void round_group(std::size_t group, std::span<const float> values);
-
   SessionOptions options_;
   LoweringContext context_;
+  std::vector<GroupStateLayout> state_layouts_;
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<Executor> executor_;
 };

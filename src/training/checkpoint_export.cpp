@@ -1,9 +1,10 @@
 // A model folder from a checkpoint.
 #include <fmt/core.h>
 
-#include <cstring>
+#include <vector>
 
 #include "core/error.h"
+#include "runtime/group_states.h"
 #include "training/trainer.h"
 #include "training/trainer_state.h"
 
@@ -16,14 +17,16 @@ void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
   if (state.model_fingerprint != architecture_fingerprint(model))
     fail(ExitCode::model_file, "{}: the checkpoint is of another model than {}", checkpoint.path().string(),
          model.path().string());
+  const DataType type = state.type_bytes == 2 ? DataType::bf16 : DataType::f32;
+  const std::vector<GroupStateLayout> layouts = state_layouts(model.groups(), type, {});
   model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
-    // bf16 runs: the masters come first in the states; fp32 runs: the weights are the masters.
-    const char* kind = state.type_bytes == 2 ? "states" : "weights";
-    const MappedFile file = checkpoint.map(fmt::format("group-{:03}.{}", group, kind));
-    if (file.bytes().size() < values.size_bytes())
-      fail(ExitCode::model_file, "{}: group {} is too short for this model", checkpoint.path().string(),
-           group);
-    std::memcpy(values.data(), file.bytes().data(), values.size_bytes());
+    const MappedFile weights = checkpoint.map(fmt::format("group-{:03}.weights", group));
+    const MappedFile states = checkpoint.map(fmt::format("group-{:03}.states", group));
+    if (static_cast<std::int64_t>(weights.bytes().size()) < std::ssize(values) * state.type_bytes ||
+        static_cast<std::int64_t>(states.bytes().size()) != layouts[group].bytes.value)
+      fail(ExitCode::model_file, "{}: group {} has not the size that this model needs",
+           checkpoint.path().string(), group);
+    read_masters(layouts[group], weights.bytes(), states.bytes(), 0, values);
   });
 }
 

@@ -307,7 +307,6 @@ class Trainer {
                checkpoint.path().string(), blob.name, file.bytes().size(), blob.bytes.size());
         std::memcpy(blob.bytes.data(), file.bytes().data(), blob.bytes.size());
       }
-      session_.refresh_weights(g);
     }
   }
 

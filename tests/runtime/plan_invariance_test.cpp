@@ -22,20 +22,27 @@ std::vector<Tokens> five_batches(const Architecture& architecture) {
   return batches;
 }
 
-SessionOptions options_of(MemoryModel model, int threads) {
+// The untied model is trained with 8-bit moments, the tied one with fp32 moments.
+MomentOptions moments_of(bool tied) {
+  if (tied) return {};
+  return {.format = StateFormat::adamw_8bit, .embeddings = MomentPrecision::eight_bit};
+}
+
+SessionOptions options_of(MemoryModel model, int threads, bool tied) {
   return {.type = DataType::bf16,
           .device = {.memory_model = model,
                      .compute_threads = threads,
                      .host_threads = threads,
                      .device_capacity = Bytes{1}},
           .position_rows = kSlotTokens,
-          .max_gradient_norm = 1.0};
+          .max_gradient_norm = 1.0,
+          .moments = moments_of(tied)};
 }
 
 // One run that everything else is compared with: unified, one thread, nothing recomputed.
 RunResult reference_run(const Architecture& architecture) {
   const BatchGeometry batch{.slots = kSlots, .slot_tokens = kSlotTokens, .micro_batch = kSlots};
-  PlanRunner runner(architecture, options_of(MemoryModel::unified, 1),
+  PlanRunner runner(architecture, options_of(MemoryModel::unified, 1, architecture.tied_head),
                     {simple_plan(architecture, batch, StashLevel::all)});
   return runner.run(0, five_batches(architecture), random_parameters(5));
 }
@@ -63,7 +70,7 @@ TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
   const RunResult expected = reference_run(architecture);
   ASSERT_GT(expected.norms.back(), 0);
   ASSERT_NE(expected.losses.front(), expected.losses.back());
-  const SessionOptions options = options_of(setting.model, setting.threads);
+  const SessionOptions options = options_of(setting.model, setting.threads, setting.tied);
   const TierModel tiers = setting.model == MemoryModel::unified ? TierModel::unified : TierModel::tiered;
   std::size_t runs = 0;
   for (const std::int64_t micro_batch : {1, 2, 4}) {
