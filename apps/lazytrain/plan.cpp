@@ -25,7 +25,7 @@ int run(const Options& options) {
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
-  const SessionOptions session = session_options(config, true, config.cutoff_len);
+  const SessionOptions session = training_options(config, architecture);
   const PlanningInputs inputs = planning_inputs(config, architecture, session, options.supervised_fraction);
   const PlannedStep planned = plan_step(inputs, config.policy);
   print("{}", tiers_table(planned.program, inputs.machine));

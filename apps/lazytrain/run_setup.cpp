@@ -7,6 +7,7 @@
 #include "core/threads.h"
 #include "runtime/profiler.h"
 #include "runtime/workspace.h"
+#include "training/moments.h"
 
 namespace lazytrain {
 namespace {
@@ -87,6 +88,12 @@ SessionOptions session_options(const RunConfig& config, bool training, std::int6
           .max_gradient_norm = config.max_grad_norm,
           .optimizer_rate = config.optimizer_gparams_per_s * 1e9,
           .debug_memory = config.debug_memory};
+}
+
+SessionOptions training_options(const RunConfig& config, const Architecture& architecture) {
+  SessionOptions options = session_options(config, true, config.cutoff_len);
+  options.moments = moment_options(config, architecture);
+  return options;
 }
 
 Machine machine_of(const RunConfig& config) {

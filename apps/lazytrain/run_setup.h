@@ -26,6 +26,8 @@ void require_positions(const RunConfig& config, const Architecture& architecture
 void require_positions(std::int64_t prompt, const Architecture& architecture);
 
 SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions);
+// Of a training run, the optimizer's states included.
+SessionOptions training_options(const RunConfig& config, const Architecture& architecture);
 Machine machine_of(const RunConfig& config);
 // How costs are measured for a run: with its threads, types and slots; quickly.
 ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session);

@@ -69,7 +69,7 @@ int run(const Options& options) {
   if (resume) compare(*resume, config);
   const RunData data = load_run_data(
       config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
-  const SessionOptions session = session_options(config, true, config.cutoff_len);
+  const SessionOptions session = training_options(config, model.architecture());
   const PlanningInputs inputs =
       planning_inputs(config, model.architecture(), session, supervised_fraction(data));
   const PlannedStep planned = plan_step(inputs, config.policy);

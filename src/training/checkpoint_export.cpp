@@ -18,7 +18,7 @@ void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
     fail(ExitCode::model_file, "{}: the checkpoint is of another model than {}", checkpoint.path().string(),
          model.path().string());
   const DataType type = state.type_bytes == 2 ? DataType::bf16 : DataType::f32;
-  const std::vector<GroupStateLayout> layouts = state_layouts(model.groups(), type, {});
+  const std::vector<GroupStateLayout> layouts = state_layouts(model.groups(), type, state.moments);
   model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
     const MappedFile weights = checkpoint.map(fmt::format("group-{:03}.weights", group));
     const MappedFile states = checkpoint.map(fmt::format("group-{:03}.states", group));

@@ -62,8 +62,10 @@ struct RunConfig {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;  // 0: no clipping
   std::string optim = "adamw_torch";
-  bool bf16 = true;   // false: fp32
-  bool fp32 = false;  // the same said the other way round: always !bf16 after loading
+  std::string optim_embeddings = "auto";  // auto | fp32 | 8bit
+  double optim_hybrid_fraction = 0.5;     // of the parameters, adamw_hybrid
+  bool bf16 = true;                       // false: fp32
+  bool fp32 = false;                      // the same said the other way round: always !bf16 after loading
   std::uint64_t seed = 42;
 
   // evaluation

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/system_memory.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
@@ -17,6 +18,7 @@
 #include "program/verifier.h"
 #include "runtime/workspace.h"
 #include "training/evaluation.h"
+#include "training/moments.h"
 #include "training/output_folder.h"
 #include "training/progress.h"
 #include "training/trainer_log.h"
@@ -63,6 +65,7 @@ class Trainer {
     state_.data_fingerprint = run.data.fingerprint();
     state_.micro_batch = run.plan.batch.micro_batch;
     state_.type_bytes = session_.context().type_bytes;
+    state_.moments = run.session.moments;
     prepare_evaluation();
     std::vector<const Program*> programs{&run.program, &update_};
     if (evaluate_) programs.push_back(&*evaluate_);
@@ -295,17 +298,30 @@ class Trainer {
     const TrainerState saved = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
                                                        checkpoint.path() / "lazytrain_state.json");
     require_same_run(saved, state_, checkpoint.path());
+    const MomentOptions now = state_.moments;
     state_ = saved;
+    state_.moments = now;
     stream_.seek(saved.cursor);
-    for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
+    const std::vector<ParameterGroup>& groups = session_.context().groups;
+    const DataType type = session_.options().type;
+    const std::vector<GroupStateLayout> layouts = state_layouts(groups, type, saved.moments);
+    if (to_string(saved.moments) != to_string(now))
+      log::info("the optimizer's states are converted: {} -> {}", to_string(saved.moments), to_string(now));
+    for (std::size_t g = 0; g < groups.size(); ++g) {
       for (const Session::Blob& blob : session_.blobs(g)) {
         const MappedFile file = checkpoint.map(blob.name);
-        if (file.bytes().size() != blob.bytes.size())
+        const bool states = blob.name.ends_with(".states");
+        const std::size_t expected =
+            states ? static_cast<std::size_t>(layouts[g].bytes.value) : blob.bytes.size();
+        if (file.bytes().size() != expected)
           fail(ExitCode::model_file,
                "{}: {} has {} bytes where this model needs {}; resume with the model and precision that "
                "wrote it",
-               checkpoint.path().string(), blob.name, file.bytes().size(), blob.bytes.size());
-        std::memcpy(blob.bytes.data(), file.bytes().data(), blob.bytes.size());
+               checkpoint.path().string(), blob.name, file.bytes().size(), expected);
+        if (states && to_string(saved.moments) != to_string(now))
+          convert_states(layouts[g], file.bytes(), session_.state_layouts()[g], blob.bytes);
+        else
+          std::memcpy(blob.bytes.data(), file.bytes().data(), expected);
       }
     }
   }

@@ -1,12 +1,13 @@
 #include "training/trainer_state.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
 #include "formats/json.h"
 #include "plan/json_fields.h"
+#include "training/moments.h"
 
 namespace lazytrain {
 
@@ -19,6 +20,7 @@ std::string to_text(const TrainerState& state) {
                             {"slot", state.cursor.slot},
                             {"micro_batch", state.micro_batch},
                             {"type_bytes", state.type_bytes},
+                            {"optimizer", to_string(state.moments)},
                             {"model_fingerprint", fmt::format("{:016x}", state.model_fingerprint)},
                             {"data_fingerprint", fmt::format("{:016x}", state.data_fingerprint)}};
   return json.dump(2) + "\n";
@@ -48,6 +50,7 @@ TrainerState trainer_state_from_text(const std::string& text, const std::filesys
           .cursor = {.epoch = fields.integer("epoch", 0, kMost), .slot = fields.integer("slot", 0, kMost)},
           .micro_batch = fields.integer("micro_batch", 1, 1 << 20),
           .type_bytes = fields.integer("type_bytes", 2, 4),
+          .moments = moment_options_from(fields.text("optimizer"), where.string()),
           .model_fingerprint = hexadecimal("model_fingerprint"),
           .data_fingerprint = hexadecimal("data_fingerprint")};
 }
@@ -71,10 +74,14 @@ void require_same_run(const TrainerState& saved, const TrainerState& current,
 }
 
 std::uint64_t architecture_fingerprint(const ModelFolder& model) {
-  std::string text;
+  const Architecture& a = model.architecture();
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {};", a.heads, a.kv_heads, a.head_dim, a.tied_head,
+                  a.rms_epsilon, static_cast<int>(a.rope.kind), a.rope.theta, a.rope.factor,
+                  a.rope.low_frequency_factor, a.rope.high_frequency_factor, a.rope.original_max_position);
   for (const ParameterGroup& group : model.groups())
     for (const ParameterTensor& tensor : group.tensors)
-      text += fmt::format("{}:{};", tensor.name, tensor.elements);
+      text += fmt::format("{}:{};", tensor.name, fmt::join(tensor.shape, "x"));
   return checksum(std::as_bytes(std::span(text)));
 }
 

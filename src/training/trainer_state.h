@@ -8,18 +8,20 @@
 
 #include "data/packing.h"
 #include "model/model_folder.h"
+#include "optim/group_state.h"
 
 namespace lazytrain {
 
 struct TrainerState {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   std::int64_t step = 0;     // optimizer steps finished
   std::int64_t updates = 0;  // of these, with an update (finite)
   std::int64_t tokens = 0;   // real tokens seen
   BatchCursor cursor;        // next slot of the data
   std::int64_t micro_batch = 1;
   std::int64_t type_bytes = 2;
-  std::uint64_t model_fingerprint = 0;  // names and shapes
+  MomentOptions moments;                // what the states are
+  std::uint64_t model_fingerprint = 0;  // names, shapes, and what config.json says of their meaning
   std::uint64_t data_fingerprint = 0;   // tokenised training data
 };
 

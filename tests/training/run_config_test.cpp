@@ -161,7 +161,7 @@ TEST(RunConfig, WhatIsNotSupportedIsSaidInASentence) {
       "run.yaml:1: finetuning_type: 'lora': all parameters are trained here, there are no adapters or frozen "
       "layers; use full");
   EXPECT_THAT(error_of("stage: dpo\n"), HasSubstr("only supervised fine-tuning is supported; use sft"));
-  EXPECT_THAT(error_of("optim: adamw_bnb_8bit\n"), HasSubstr("'adamw_bnb_8bit'"));
+  EXPECT_THAT(error_of("optim: adafactor\n"), HasSubstr("'adafactor'"));
   EXPECT_THAT(error_of("report_to: wandb\n"), HasSubstr("trainer_log.jsonl"));
   EXPECT_EQ(error_of("lora_rank: 8\n"),
             "run.yaml:1: lora_rank: '8' is not supported: there is no LoRA here: all parameters are trained");
