@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "device/cpu/instruction_set.h"
 #include "optim/adamw_sweep.h"
 
 namespace lazytrain {
@@ -167,11 +168,16 @@ const char* to_string(InstructionSet set) {
 }
 
 InstructionSet best_instruction_set() {
-  const char* wish = std::getenv("LAZYTRAIN_ISA");
-  const std::string_view limit = wish == nullptr ? "" : wish;
-  if (limit == "baseline") return InstructionSet::baseline;
-  if (limit != "avx2" && supported(InstructionSet::avx512)) return InstructionSet::avx512;
-  return supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline;
+  switch (cpu::instruction_set()) {
+    case cpu::InstructionSet::avx512_bf16:
+    case cpu::InstructionSet::avx512:
+      return InstructionSet::avx512;
+    case cpu::InstructionSet::avx2:
+      return InstructionSet::avx2;
+    case cpu::InstructionSet::baseline:
+      break;
+  }
+  return InstructionSet::baseline;
 }
 
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step) {

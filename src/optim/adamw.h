@@ -48,7 +48,7 @@ struct AdamWGroup {
 
 enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 [[nodiscard]] const char* to_string(InstructionSet set);
-// The best that this processor has; LAZYTRAIN_ISA (baseline | avx2 | avx512) lowers it, for tests.
+// The best that this processor has, lowered by LAZYTRAIN_ISA (device/cpu/instruction_set.h).
 [[nodiscard]] InstructionSet best_instruction_set();
 
 // Updates a group in place on all threads of `pool`. Allocates nothing. All values finite or not are

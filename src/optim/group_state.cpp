@@ -5,6 +5,18 @@
 
 namespace lazytrain {
 
+const char* to_string(StateFormat format) {
+  switch (format) {
+    case StateFormat::adamw_32bit:
+      return "adamw_32bit";
+    case StateFormat::adamw_8bit:
+      return "adamw_8bit";
+    case StateFormat::adamw_hybrid:
+      return "adamw_hybrid";
+  }
+  return "?";
+}
+
 const char* to_string(MomentPrecision precision) {
   switch (precision) {
     case MomentPrecision::fp32:

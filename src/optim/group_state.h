@@ -12,7 +12,6 @@
 
 #include "core/units.h"
 #include "device/operations.h"
-#include "optim/optimizer_state.h"
 
 namespace lazytrain {
 
@@ -22,6 +21,13 @@ struct ParameterRange {
   std::int64_t end = 0;
   bool decay = true;
 };
+
+enum class StateFormat : std::uint8_t {
+  adamw_32bit,   // fp32 moments for every tensor
+  adamw_8bit,    // 8-bit moments for all but small tensors, biases and norms
+  adamw_hybrid,  // 8-bit moments for a given fraction of the parameters
+};
+[[nodiscard]] const char* to_string(StateFormat format);
 
 enum class MomentPrecision : std::uint8_t { fp32, eight_bit };
 [[nodiscard]] const char* to_string(MomentPrecision precision);

@@ -17,7 +17,7 @@
 #include "layers/head.h"
 #include "model/rope.h"
 #include "optim/adamw.h"
-#include "optim/optimizer_state.h"
+#include "optim/group_state.h"
 #include "runtime/host_ops.h"
 #include "runtime/workspace.h"
 

@@ -14,7 +14,6 @@
 
 #include "core/random.h"
 #include "optim/clipping.h"
-#include "optim/optimizer_state.h"
 
 namespace lazytrain {
 namespace {
@@ -291,19 +290,6 @@ TEST(AdamW, AgreesWithFloat64OverManySteps) {
     value -= 1e-3 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
   }
   EXPECT_NEAR(p.value, value, 5e-7);
-}
-
-TEST(OptimizerState, BytesPerGroup) {
-  const OptimizerStateLayout bf16 = state_layout(StateFormat::adamw_32bit, DataType::bf16);
-  EXPECT_EQ(bf16.buffers.size(), 3U);
-  EXPECT_EQ(bf16.bytes(3'540'096), Bytes{3 * 4 * 3'540'096});
-  EXPECT_EQ(bf16.bytes(1), Bytes{3 * 64});
-  EXPECT_EQ(bf16.offset(2, 17), Bytes{2 * 128});
-  EXPECT_EQ(bf16.bytes_per_parameter(), 12.0);
-  const OptimizerStateLayout f32 = state_layout(StateFormat::adamw_32bit, DataType::f32);
-  EXPECT_EQ(f32.buffers.size(), 2U);
-  EXPECT_EQ(f32.buffers[0].name, "exp_avg");
-  EXPECT_EQ(f32.bytes_per_parameter(), 8.0);
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/weight_decay.h"
-
 namespace lazytrain {
 namespace {
 
@@ -38,21 +36,6 @@ TEST(Clipping, NonFiniteGradientsShowInTheNorm) {
   const std::array<double, 2> with_infinity{std::numeric_limits<double>::infinity(), 1.0};
   EXPECT_FALSE(std::isfinite(gradient_norm(sum_of_squares(with_nan))));
   EXPECT_FALSE(std::isfinite(gradient_norm(sum_of_squares(with_infinity))));
-}
-
-TEST(WeightDecay, FollowsHuggingFaceTrainer) {
-  for (const char* name :
-       {"model.embed_tokens.weight", "lm_head.weight", "model.layers.0.self_attn.q_proj.weight",
-        "model.layers.3.mlp.down_proj.weight", "model.layers.0.linear_attn.A_log", "model.normal.weight"}) {
-    EXPECT_TRUE(weight_decay_applies(name)) << name;
-  }
-  for (const char* name :
-       {"model.norm.weight", "norm.weight", "model.layers.0.input_layernorm.weight",
-        "model.layers.0.post_attention_layernorm.weight", "model.layers.0.self_attn.q_norm.weight",
-        "model.layers.0.self_attn.q_proj.bias", "model.layers.0.linear_attn.dt_bias",
-        "decoder.LayerNorm.weight", "block.RMSNorm_0.weight"}) {
-    EXPECT_FALSE(weight_decay_applies(name)) << name;
-  }
 }
 
 }  // namespace
