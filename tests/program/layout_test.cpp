@@ -47,6 +47,43 @@ TEST(Layout, BuffersThatMeetDoNotOverlap) {
   }
 }
 
+// First fit by decreasing size, searched from the floor up: what the faster search must find too.
+TEST(Layout, EveryOffsetIsTheLowestThatIsFree) {
+  for (std::uint64_t n = 0; n < 200; ++n) {
+    const RandomCase test = random_case(n);
+    const Program program =
+        lower_train_step(test.context, test.plan, small_workspace(), LoweringDepth::memory);
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      std::vector<Buffer> order;
+      std::int64_t floor = 0;
+      for (const Buffer& buffer : program.buffers) {
+        if (buffer.tier != tier || (!buffer.persistent && buffer.first < 0)) continue;
+        if (buffer.persistent)
+          floor += aligned(buffer);
+        else
+          order.push_back(buffer);
+      }
+      std::stable_sort(order.begin(), order.end(), [](const Buffer& a, const Buffer& b) {
+        return a.size != b.size ? a.size > b.size : a.first < b.first;
+      });
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        std::int64_t offset = floor;
+        for (bool moved = true; moved;) {
+          moved = false;
+          for (std::size_t j = 0; j < i; ++j) {
+            const Buffer& other = order[j];
+            if (other.first > order[i].last || other.last < order[i].first) continue;
+            const std::int64_t begin = other.offset.value, end = begin + aligned(other);
+            if (begin >= offset + aligned(order[i]) || end <= offset) continue;
+            offset = end, moved = true;
+          }
+        }
+        ASSERT_EQ(order[i].offset.value, offset) << "case " << n << ": " << order[i].name;
+      }
+    }
+  }
+}
+
 TEST(Layout, IsNearTheLowerBound) {
   double sum = 0, worst = 0;
   int count = 0;
