@@ -132,7 +132,7 @@ int available_cores() {
   int cores = 1;
   if (sched_getaffinity(0, sizeof(mask), &mask) == 0) cores = std::max(1, CPU_COUNT(&mask));
   if (const auto quota = cgroup_cpu_quota())
-    cores = std::clamp(static_cast<int>(std::ceil(*quota)), 1, cores);
+    cores = static_cast<int>(std::clamp(std::ceil(*quota), 1.0, static_cast<double>(cores)));
   return cores;
 }
 

@@ -18,7 +18,7 @@ namespace lazytrain {
 namespace {
 
 // Far above every published model.
-constexpr std::int64_t kMostLayers = 10'000;
+constexpr std::int64_t kMostLayers = 1024;
 constexpr std::int64_t kWidest = 1 << 20;
 constexpr std::int64_t kWidestFfn = 1 << 22;
 constexpr std::int64_t kMostHeads = 1 << 14;

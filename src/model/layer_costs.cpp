@@ -63,7 +63,7 @@ Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64
   for (const StashItemShape& shape : stash_items(architecture)) {
     if (!stash_contains(level, shape.item)) continue;
     sum +=
-        align_up(Bytes{tokens * shape.elements_per_token * (shape.fp32 ? 4 : type_bytes)}, kBufferAlignment);
+        align_up(Bytes{tokens} * shape.elements_per_token * (shape.fp32 ? 4 : type_bytes), kBufferAlignment);
   }
   return sum;
 }

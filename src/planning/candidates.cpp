@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planning/paper.h"
 #include "planning/policies.h"
 #include "program/builder.h"
 #include "program/verifier.h"
@@ -126,9 +127,12 @@ Candidate Candidates::exactly(const Plan& plan, const std::string& variant) {
 Candidate Candidates::roomiest(const Plan& shape, const std::string& variant) {
   Candidate candidate;
   candidate.row.variant = variant;
-  for (Plan& rung : knob_ladder(shape, inputs_)) {
-    candidate.plan = std::move(rung);
+  std::vector<Plan> ladder = knob_ladder(shape, inputs_);
+  for (std::size_t rung = 0; rung < ladder.size(); ++rung) {
+    candidate.plan = ladder[rung];
     if (place(candidate.plan, candidate.program)) break;
+    // Where the leanest does not fit either, there is no need to lower those between.
+    if (rung == 0 && ladder.size() > 2 && !may_fit(ladder.back())) rung = ladder.size() - 2;
   }
   finish(candidate);
   return candidate;
@@ -166,7 +170,10 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
       Candidate none;
       none.row.policy = "paper";
       none.row.micro_batch = batch_.micro_batch;
-      none.row.why_not = "no placement within the budgets";
+      none.row.why_not =
+          inputs_.context.architecture.layers > kMostPaperLayers
+              ? fmt::format("not tried: its program is solved for {} layers at most", kMostPaperLayers)
+              : "no placement within the budgets";
       found.push_back(std::move(none));
     }
   }
@@ -207,7 +214,14 @@ void Candidates::splits(std::vector<Candidate>& found) {
         if (!known(found, plan_of(most))) found.push_back(roomiest(plan_of(most), variant_of(most)));
         continue;
       }
-      for (const Plan& rung : knob_ladder(plan_of(0), inputs_)) {
+      const std::vector<Plan> ladder = knob_ladder(plan_of(0), inputs_);
+      const auto device_fits = [&](const Plan& plan) {
+        const Program program = lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate);
+        return program.device_bytes <= inputs_.machine.device_capacity;
+      };
+      if (!device_fits(ladder.back())) continue;  // nor does any other knob or share
+      for (const Plan& rung : ladder) {
+        if (!device_fits(rung)) continue;
         const auto with_share = [&](std::int64_t share) {
           Plan plan = rung;
           const Plan shape = plan_of(share);
@@ -215,15 +229,14 @@ void Candidates::splits(std::vector<Candidate>& found) {
           plan.layers = shape.layers;
           return plan;
         };
-        std::int64_t share = largest(0, most, [&](std::int64_t tried) {
-          const Program program =
-              lower_train_step(inputs_.context, with_share(tried), workspace_, LoweringDepth::estimate);
-          return program.device_bytes <= inputs_.machine.device_capacity;
-        });
-        // The layout may need a little more than the bytes alive.
+        std::int64_t share = std::max<std::int64_t>(
+            0, largest(1, most, [&](std::int64_t tried) { return device_fits(with_share(tried)); }));
+        // The layout may need a little more than the bytes alive: one less, and then ever larger strides.
         Program program;
-        while (share > 0 && may_fit(with_share(share)) && !place(with_share(share), program)) --share;
-        if (share < 0) continue;
+        for (std::int64_t tries = 0;
+             share > 0 && may_fit(with_share(share)) && !place(with_share(share), program); ++tries)
+          share =
+              std::max<std::int64_t>(0, share - (std::int64_t{1} << std::max<std::int64_t>(0, tries - 7)));
         if (!known(found, with_share(share))) found.push_back(exactly(with_share(share), variant_of(share)));
         break;
       }

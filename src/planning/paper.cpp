@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "planning/policies.h"
+#include "program/builder.h"
+
 namespace lazytrain {
 namespace {
 
@@ -218,7 +220,8 @@ struct Capacity {
 };
 
 // How many boundaries fit beside the rest of the step, by lowering a plan whose boundaries are known.
-Capacity measure_capacity(const PlanningInputs& inputs, Plan probe, const WorkspaceBytes& workspace) {
+Capacity measure_capacity(const PlanningInputs& inputs, Plan probe, const WorkspaceBytes& workspace,
+                          LoweringDepth depth) {
   const std::int64_t layers = inputs.context.architecture.layers;
   const bool unified = inputs.context.tiers == TierModel::unified;
   std::int64_t on_device = 1;  // the last one, beside which nothing of the rest is larger
@@ -228,7 +231,7 @@ Capacity measure_capacity(const PlanningInputs& inputs, Plan probe, const Worksp
     boundary.device_micro_batches = 0;
     if (unified && boundary.materialised) ++on_device;
   }
-  const Program program = lower_train_step(inputs.context, probe, workspace, LoweringDepth::memory);
+  const Program program = lower_train_step(inputs.context, probe, workspace, depth);
   const std::int64_t size = probe.batch.slots * probe.batch.slot_tokens * inputs.context.architecture.hidden *
                             inputs.context.type_bytes;
   const auto floor_of = [&](Bytes room) {
@@ -244,9 +247,22 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
   const std::int64_t layers = inputs.context.architecture.layers;
   const std::int64_t micro_batches = plan.batch.micro_batches();
   const WorkspaceBytes workspace = inputs.workspace(plan.batch.micro_batch, plan.batch.slot_tokens);
+  if (layers > kMostPaperLayers) return std::nullopt;
   int solves = 0;
-  for (Plan& candidate : knob_ladder(plan, inputs)) {
-    Capacity capacity = measure_capacity(inputs, candidate, workspace);
+  std::vector<Plan> ladder = knob_ladder(plan, inputs);
+  const auto room = [&](const Plan& rung, LoweringDepth depth) -> std::optional<Capacity> {
+    const Capacity capacity = measure_capacity(inputs, rung, workspace, depth);
+    if (capacity.device < 2 || capacity.host < 0) return std::nullopt;
+    return capacity;
+  };
+  // An estimate is never too small: where it finds no room at the leanest knobs, no layout will.
+  if (!room(ladder.back(), LoweringDepth::estimate)) return std::nullopt;
+  for (Plan& candidate : ladder) {
+    if (solves >= kMostSolves) break;
+    if (!room(candidate, LoweringDepth::estimate)) continue;
+    const std::optional<Capacity> found = room(candidate, LoweringDepth::memory);
+    if (!found) continue;
+    Capacity capacity = *found;
     while (capacity.device >= 2 && capacity.host >= 0 && solves < kMostSolves) {
       ++solves;
       const PaperPlacement placement =
@@ -257,10 +273,17 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
                                    .device_micro_batches = placement.on_device[b] ? micro_batches : 0};
       candidate.objective = placement.objective;
       candidate.bound = placement.bound;
-      const Program program = lower_train_step(inputs.context, candidate, workspace, LoweringDepth::memory);
-      if (program.device_bytes <= inputs.machine.device_capacity &&
-          (inputs.context.tiers == TierModel::unified || program.host_bytes <= inputs.machine.host_capacity))
-        return candidate;
+      // The layout is the slow part: it is left out where not even the bytes alive fit.
+      Program program = lower_train_step(inputs.context, candidate, workspace, LoweringDepth::estimate);
+      const auto fits = [&] {
+        return program.device_bytes <= inputs.machine.device_capacity &&
+               (inputs.context.tiers == TierModel::unified ||
+                program.host_bytes <= inputs.machine.host_capacity);
+      };
+      if (fits()) {
+        lay_out(program);
+        if (fits()) return candidate;
+      }
       // The program does not count the boundaries that a recomputed block holds for a while, nor gaps between
       // buffers: leave that much free and solve again.
       if (program.device_bytes > inputs.machine.device_capacity)

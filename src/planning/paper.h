@@ -22,6 +22,10 @@
 
 namespace lazytrain {
 
+// Layers of the deepest model whose program is solved: its rows grow with the square of the layers, and
+// beyond this a solve takes many seconds.
+inline constexpr std::int64_t kMostPaperLayers = 256;
+
 struct PaperInstance {
   std::int64_t layers = 0;
   std::int64_t longest_segment = 4;
@@ -51,7 +55,8 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
 
 // `plan` with the boundaries, objective and bound of the solved program, and the roomiest knobs with which it
 // fits. The capacities are what lowering leaves free; where the lowered plan is too large after all, the
-// program is solved again with one boundary less. Empty where no placement fits.
+// program is solved again with one boundary less. Empty where no placement fits, or the model has more than
+// kMostPaperLayers.
 std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan);
 
 }  // namespace lazytrain

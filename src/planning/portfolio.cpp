@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "planning/candidates.h"
+#include "planning/paper.h"
 #include "planning/policies.h"
 #include "planning/smallest_change.h"
 #include "planning/solver.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr double kSameStep = 1e-3;
 // Layers x micro-batches of one step: a longer Program would take minutes to plan and gain nothing.
 constexpr std::int64_t kMostLayerCalls = 1 << 12;
+// Layer calls of all micro-batch sizes together that are tried once a plan fits: the sizes beyond are small,
+// and the time to plan them would grow without end.
+constexpr std::int64_t kMostPlannedCalls = 1 << 12;
 
 struct Best {
   std::unique_ptr<Candidate> candidate;  // none where nothing fits
@@ -67,6 +71,21 @@ std::vector<std::int64_t> micro_batch_sizes(std::int64_t slots, std::int64_t mos
   return sizes;
 }
 
+// Scratch and index arrays are computed from rows and widths in plain 64-bit arithmetic: no product of them
+// may come near its end.
+void check_step_size(const Architecture& a, const BatchGeometry& batch) {
+  constexpr double kMostBytes = 1e18;
+  const auto number = [](std::int64_t size) { return static_cast<double>(size); };
+  const double width = number(a.vocab) + number(a.hidden) + 2 * number(a.ffn) + number(a.qkv_width());
+  const double rows = number(batch.slots) * number(batch.slot_tokens);
+  if (rows * (width + number(batch.slot_tokens)) * 16 > kMostBytes) fail_bytes_overflow();
+}
+
+// Micro-batches that a step may have.
+std::int64_t most_calls_of(const Architecture& architecture) {
+  return std::max<std::int64_t>(1, kMostLayerCalls / architecture.layers);
+}
+
 PlannedStep finished(Best best) {
   Candidate& candidate = *best.candidate;
   return {.plan = std::move(candidate.plan),
@@ -79,13 +98,16 @@ PlannedStep finished(Best best) {
 
 PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   check_policy_name(policy);
+  if (policy == "paper" && inputs.context.architecture.layers > kMostPaperLayers)
+    fail(ExitCode::usage, "policy: paper is solved for models of up to {} layers; use auto",
+         kMostPaperLayers);
   BatchGeometry batch = inputs.batch;
   check(batch.slots >= 1 && batch.slot_tokens >= 1 && batch.micro_batch >= 0, "a step has slots and tokens");
+  check_step_size(inputs.context.architecture, batch);
   if (batch.micro_batch > batch.slots)
     fail(ExitCode::usage, "micro_batch: {} is more than the {} slots of a step; use 1 to {} or auto",
          batch.micro_batch, batch.slots, batch.slots);
-  const std::int64_t most_calls =
-      std::max<std::int64_t>(1, kMostLayerCalls / inputs.context.architecture.layers);
+  const std::int64_t most_calls = most_calls_of(inputs.context.architecture);
   if (batch.micro_batch > 0 && batch.micro_batches() > most_calls)
     fail(ExitCode::usage,
          "micro_batch: {} cuts a step of {} slots into {} calls of each layer; give at least {}",
@@ -98,6 +120,7 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   std::vector<Best> tried;
   std::optional<Seconds> fastest;
   int in_vain = 0;
+  std::int64_t planned = 0;
   for (const std::int64_t size : sizes) {
     batch.micro_batch = size;
     tried.push_back(best_of(inputs, batch, policy));
@@ -105,7 +128,8 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
     const Seconds step = tried.back().candidate->row.step;
     in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
     fastest = std::min(fastest.value_or(kInfinity), step);
-    if (in_vain == 2) break;
+    planned += batch.micro_batches() * inputs.context.architecture.layers;
+    if (in_vain == 2 || planned > kMostPlannedCalls) break;
   }
   if (!fastest) {
     batch.micro_batch = sizes.back();
@@ -127,10 +151,15 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
 
 PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
   check_plan(plan, inputs.context.architecture, "plan");
+  check_step_size(inputs.context.architecture, plan.batch);
   if (plan.batch.slots != inputs.batch.slots || plan.batch.slot_tokens != inputs.batch.slot_tokens)
     fail(ExitCode::usage,
          "the plan is for {} slots of {} tokens, the run has {} of {}; make a new plan with `lazytrain plan`",
          plan.batch.slots, plan.batch.slot_tokens, inputs.batch.slots, inputs.batch.slot_tokens);
+  if (plan.batch.micro_batches() > most_calls_of(inputs.context.architecture))
+    fail(ExitCode::usage,
+         "the plan calls each layer {} times in a step; make a new plan with `lazytrain plan`",
+         plan.batch.micro_batches());
   Candidates candidates(inputs, plan.batch);
   Best best;
   best.candidate = std::make_unique<Candidate>(candidates.exactly(plan, "as given"));

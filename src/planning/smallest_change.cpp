@@ -12,6 +12,9 @@ namespace lazytrain {
 namespace {
 
 constexpr std::int64_t kTokenStep = 64;
+// Layer calls that are lowered for advice, some seconds' worth. Where they are used up, an offer may be
+// smaller than the best one, or be left out.
+constexpr std::int64_t kMostLoweredCalls = 1 << 18;
 
 // "122MB": whole megabytes, rounded up, as a config takes it.
 std::string budget(Bytes bytes) {
@@ -66,6 +69,9 @@ class Advice {
   std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
     const bool unified = inputs_.context.tiers == TierModel::unified;
     std::optional<LeanSize> least;
+    if (lowered_ > kMostLoweredCalls) return least;
+    constexpr std::int64_t kShapes = 12;  // at most, of policy auto
+    lowered_ += kShapes * batch.micro_batches() * inputs_.context.architecture.layers;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))
       if (size.device <= inputs_.machine.device_capacity &&
           (unified || size.host <= inputs_.machine.host_capacity) && (!least || size.device < least->device))
@@ -114,6 +120,7 @@ class Advice {
   const PlanningInputs& inputs_;
   const BatchGeometry& batch_;
   const std::string& policy_;
+  mutable std::int64_t lowered_ = 0;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
 Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group);
 
 inline Bytes boundary_bytes(const LoweringContext& context, std::int64_t rows) {
-  return {rows * context.architecture.hidden * context.type_bytes};
+  return Bytes{rows} * context.architecture.hidden * context.type_bytes;
 }
 
 inline std::string name_of(const char* prefix, std::int64_t index, std::int64_t micro_batch = -1) {

@@ -392,7 +392,7 @@ class TrainLowering {
 }  // namespace
 
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
-  return {rows * context.architecture.vocab * context.type_bytes};
+  return Bytes{rows} * context.architecture.vocab * context.type_bytes;
 }
 
 Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,

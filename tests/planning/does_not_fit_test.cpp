@@ -96,6 +96,14 @@ TEST(DoesNotFit, AnotherPolicyFits) {
   EXPECT_NE(sentence.find("policy: auto"), std::string::npos) << sentence;
 }
 
+// Limits of run.yaml that are each fine: together no 64-bit size holds them.
+TEST(DoesNotFit, AStepWhoseBytesCannotBeCounted) {
+  const BatchGeometry batch{.slots = std::int64_t{1} << 30, .slot_tokens = 1 << 24, .micro_batch = 0};
+  const PlanningInputs inputs = small_inputs(4, batch);
+  EXPECT_NE(refusal(inputs, "auto").find("lower cutoff_len or per_device_train_batch_size"),
+            std::string::npos);
+}
+
 TEST(DoesNotFit, UnifiedMachine) {
   PlanningInputs inputs = small_inputs(4, kBatch, TierModel::unified);
   inputs.device_key = "host_memory";

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "planning/paper.h"
 #include "planning/planning_support.h"
 #include "planning/policies.h"
 
@@ -76,6 +77,24 @@ TEST(Portfolio, FiveForwardsFourForwardsThree) {
   EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 4)), 3.8 + 0.75, 1e-9);  // and a sweep over 3 of 4 layers
   EXPECT_NEAR(forwards(keep_all_plan(inputs, kBatch)), 3, 1e-9);
   EXPECT_NEAR(forwards(paper_plan(inputs, kBatch).value()), 4, 1e-9);
+}
+
+// Solving the mixed-integer program of a deep model would take longer than anything it could gain.
+TEST(Portfolio, ThePaperIsNotTriedOnDeepModels) {
+  const BatchGeometry batch{.slots = 1, .slot_tokens = 64, .micro_batch = 1};
+  const PlanningInputs inputs = small_inputs(kMostPaperLayers + 1, batch);
+  const PlannedStep step = plan_step(inputs, "auto");
+  const auto row = std::find_if(step.table.begin(), step.table.end(),
+                                [](const Evaluation& line) { return line.policy == "paper"; });
+  ASSERT_NE(row, step.table.end());
+  EXPECT_EQ(row->why_not, "not tried: its program is solved for 256 layers at most");
+  try {
+    plan_step(inputs, "paper");
+    ADD_FAILURE() << "policy paper was planned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_STREQ(error.what(), "policy: paper is solved for models of up to 256 layers; use auto");
+  }
 }
 
 TEST(Portfolio, TighterBudgetsCostTimeAndStayKept) {
