@@ -56,7 +56,7 @@ std::string policies_table(const std::vector<Evaluation>& table, const Machine& 
       text += fmt::format("{:>8} {:>8} {:>8} {:>9.1f}\n", seconds(row.step), seconds(row.recompute),
                           seconds(row.exposed), row.tokens_per_second);
     else
-      text += fmt::format("{:>8}\n", "does not fit");
+      text += fmt::format("{:>8}\n", row.why_not.starts_with("not tried") ? "not tried" : "does not fit");
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace lazytrain {
@@ -55,12 +56,18 @@ void Session::allocate(std::span<const Program* const> programs) {
 
 void Session::load(const ModelFolder& folder) {
   std::vector<float> piece;
+  // From here on a bf16 weight would be infinite.
+  constexpr float kTooLarge = 0x1.FFp127F;
   for (std::size_t g = 0; g < context_.groups.size(); ++g) {
     const std::vector<ParameterTensor>& tensors = context_.groups[g].tensors;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       for (std::int64_t begin = 0; begin < tensors[t].elements; begin += kPieceElements) {
         piece.resize(static_cast<std::size_t>(std::min(kPieceElements, tensors[t].elements - begin)));
         folder.read_tensor(g, t, begin, piece);
+        if (options_.type == DataType::bf16 &&
+            std::any_of(piece.begin(), piece.end(), [](float value) { return std::abs(value) >= kTooLarge; }))
+          fail(ExitCode::model_file, "{}: tensor {} holds a value that bf16 cannot; use bf16: false",
+               folder.path().string(), tensors[t].name);
         set_values(g, tensors[t].offset + begin, piece);
       }
     }

@@ -179,9 +179,10 @@ LoadedRunConfig parse_run_config(std::string_view text, const std::string& where
 
 LoadedRunConfig load_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored))
-    fail(ExitCode::usage, "{}: no such file", path.string());
-  return parse_run_config(read_file(path), path.string(), overrides);
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind != std::filesystem::file_type::fifo && kind != std::filesystem::file_type::character)
+    require_file(path, ExitCode::usage);
+  return parse_run_config(read_stream(path, std::size_t{1} << 20, ExitCode::usage), path.string(), overrides);
 }
 
 void require_keys(const RunConfig& config, std::span<const std::string_view> keys) {

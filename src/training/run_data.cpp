@@ -11,12 +11,6 @@
 namespace lazytrain {
 namespace {
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
-}
-
 TokenizedDataset read(const std::vector<std::string>& names, const RunConfig& config, const ModelText& text,
                       ThreadPool& pool, const std::function<void(const std::string&)>& notice) {
   const TokenizeOptions options{.cutoff_len = config.cutoff_len,
@@ -24,7 +18,7 @@ TokenizedDataset read(const std::vector<std::string>& names, const RunConfig& co
                                 .train_on_prompt = config.train_on_prompt,
                                 .max_samples = config.max_samples};
   TokenizedDataset dataset =
-      tokenize(find_datasets(joined(names), config.dataset_dir), text.chat_template, options, pool);
+      tokenize(find_datasets(names, config.dataset_dir), text.chat_template, options, pool);
   for (std::int64_t i = 0; i < dataset.samples.size(); ++i) text.require_known(dataset.samples[i].ids);
   notice(dataset.summary(options));
   return dataset;

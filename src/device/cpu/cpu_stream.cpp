@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "core/threads.h"
+
 namespace lazytrain::cpu {
 
-CpuStream::CpuStream(StreamOptions options) : options_(std::move(options)), thread_([this] { work_off(); }) {}
+CpuStream::CpuStream(StreamOptions options)
+    : options_(std::move(options)), thread_(start_thread([this] { work_off(); })) {}
 
 CpuStream::~CpuStream() {
   queue_.close();

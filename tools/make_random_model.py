@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""A Llama model with random weights (normal, 0.02) and a byte-level tokenizer, to train from scratch.
+
+make_random_model.py --out FOLDER [--hidden 256 --layers 6 --ffn 688 --heads 4 --kv-heads 4 --seed 1]
+"""
+
+import argparse
+import array
+import json
+import pathlib
+import random
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "apps"))
+import tiny_run  # the tokenizer of the tests: 3 special tokens, all bytes, a few merges
+
+VOCAB = 300
+
+
+def tensors(options):
+    hidden, ffn = options.hidden, options.ffn
+    width = hidden // options.heads * options.kv_heads
+    yield "model.embed_tokens.weight", (VOCAB, hidden)
+    for layer in range(options.layers):
+        name = f"model.layers.{layer}."
+        yield name + "input_layernorm.weight", (hidden,)
+        yield name + "self_attn.q_proj.weight", (hidden, hidden)
+        yield name + "self_attn.k_proj.weight", (width, hidden)
+        yield name + "self_attn.v_proj.weight", (width, hidden)
+        yield name + "self_attn.o_proj.weight", (hidden, hidden)
+        yield name + "post_attention_layernorm.weight", (hidden,)
+        yield name + "mlp.gate_proj.weight", (ffn, hidden)
+        yield name + "mlp.up_proj.weight", (ffn, hidden)
+        yield name + "mlp.down_proj.weight", (hidden, ffn)
+    yield "model.norm.weight", (hidden,)
+    yield "lm_head.weight", (VOCAB, hidden)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    for name, value in (("hidden", 256), ("layers", 6), ("ffn", 688), ("heads", 4), ("kv-heads", 4), ("seed", 1)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(options.seed)
+    header, offset, values = {}, 0, []
+    for name, shape in tensors(options):
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + 4 * count]}
+        offset += 4 * count
+        values.append(array.array("f", [1.0] * count if len(shape) == 1 else
+                                  (rng.gauss(0, 0.02) for _ in range(count))))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(options.out / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for part in values:
+            part.tofile(file)
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": options.hidden,
+              "intermediate_size": options.ffn, "num_hidden_layers": options.layers,
+              "num_attention_heads": options.heads, "num_key_value_heads": options.kv_heads, "vocab_size": VOCAB,
+              "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+              "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
+    tiny_run.write_json(options.out / "config.json", config)
+    tiny_run.write_json(options.out / "tokenizer.json", tiny_run.tokenizer())
+    tiny_run.write_json(options.out / "tokenizer_config.json", tiny_run.TOKENIZER_CONFIG)
+    print(f"{options.out}: {offset // 4} parameters")
+
+
+if __name__ == "__main__":
+    main()
