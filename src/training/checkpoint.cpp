@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "formats/json.h"
 #include "training/checkpoint_folder.h"
+#include "training/checkpoint_ownership.h"
 
 namespace lazytrain {
 namespace fs = std::filesystem;
@@ -22,7 +23,8 @@ namespace {
 
 constexpr std::string_view kManifest = "manifest.json";
 constexpr std::string_view kFormat = "lazytrain-checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;  // 1 had no checksum of the manifest
+constexpr std::int64_t kMostSerial = std::int64_t{1} << 53;
 
 std::string hexadecimal(std::uint64_t value) {
   return fmt::format("{:016x}", value);
@@ -42,8 +44,17 @@ void flush(const fs::path& path) {
   if (!done) fail(ExitCode::disk, "{}: cannot flush it: {}", path.string(), std::strerror(error));
 }
 
-std::string system_reason(const fs::filesystem_error& error) {
-  return error.code().message();
+// Of everything else in the manifest.
+std::string own_checksum(nlohmann::ordered_json manifest) {
+  manifest.erase("xxh3");
+  const std::string text = manifest.dump();
+  return hexadecimal(checksum(std::as_bytes(std::span(text))));
+}
+
+std::int64_t whole_number(const nlohmann::ordered_json& object, const char* key) {
+  const nlohmann::ordered_json& value = object.at(key);
+  if (!value.is_number_integer()) throw std::invalid_argument(fmt::format("{} is no whole number", key));
+  return value.get<std::int64_t>();
 }
 
 }  // namespace
@@ -60,20 +71,23 @@ CheckpointManifest read_manifest(const fs::path& folder) {
   if (const std::uintmax_t size = fs::file_size(path, error); error || size > (std::uintmax_t{16} << 20)) {
     fail(ExitCode::model_file, "{}: unreadable, or larger than any manifest of this program", path.string());
   }
-  const nlohmann::json json = read_json(path, ExitCode::model_file);
+  const nlohmann::ordered_json json =
+      parse_ordered_json(read_file(path), path.string(), ExitCode::model_file);
+  bool damaged = false;
   try {
     if (json.at("format").get<std::string>() != kFormat)
       throw std::invalid_argument("'format' is another program's");
-    const auto version = json.at("version").get<std::int64_t>();
+    const std::int64_t version = whole_number(json, "version");
     if (version != kVersion) {
       throw std::invalid_argument(fmt::format("version {} instead of {}", version, kVersion));
     }
-    manifest.step = json.at("step").get<std::int64_t>();
-    manifest.serial = json.at("serial").get<std::int64_t>();
-    if (manifest.step < 0 || manifest.serial < 0) throw std::invalid_argument("negative step or serial");
-    for (const nlohmann::json& entry : json.at("files")) {
+    manifest.step = whole_number(json, "step");
+    manifest.serial = whole_number(json, "serial");
+    if (manifest.step < 0 || manifest.serial < 0 || manifest.serial > kMostSerial)
+      throw std::invalid_argument("step or serial beyond all bounds");
+    for (const nlohmann::ordered_json& entry : json.at("files")) {
       CheckpointManifest::File file{.name = entry.at("name").get<std::string>(),
-                                    .bytes = entry.at("bytes").get<std::int64_t>()};
+                                    .bytes = whole_number(entry, "bytes")};
       const auto text = entry.at("xxh3").get<std::string>();
       const auto parsed = std::from_chars(text.data(), text.data() + text.size(), file.checksum, 16);
       if (!plain_name(file.name) || file.bytes < 0 || text.size() != 16 || parsed.ec != std::errc() ||
@@ -82,12 +96,16 @@ CheckpointManifest read_manifest(const fs::path& folder) {
       }
       manifest.files.push_back(std::move(file));
     }
+    damaged = json.at("xxh3").get<std::string>() != own_checksum(json);
   } catch (const nlohmann::json::exception&) {
     fail(ExitCode::model_file, "{}: not a checkpoint manifest: a value is missing or of another kind",
          path.string());
   } catch (const std::invalid_argument& fault) {
     fail(ExitCode::model_file, "{}: not a checkpoint manifest: {}", path.string(), fault.what());
   }
+  if (damaged)
+    fail(ExitCode::model_file, "{}: {} is damaged: its checksum is not the one it holds", folder.string(),
+         kManifest);
   return manifest;
 }
 
@@ -109,19 +127,19 @@ CheckpointWriter::CheckpointWriter(const OutputLock& lock, std::int64_t step)
     : output_dir_(lock.folder()),
       temporary_(output_dir_ / fmt::format("checkpoint-{}.tmp-{}", step, getpid())),
       step_(step) {
-  try {
-    fs::remove_all(temporary_);
-    fs::create_directory(temporary_);
-  } catch (const fs::filesystem_error& error) {
-    fail(ExitCode::disk, "{}: cannot create it: {}", temporary_.string(), system_reason(error));
-  }
+  std::error_code error;
+  if (is_own_leftover(temporary_)) remove_own_folder(temporary_, error);
+  if (!error && !fs::create_directory(temporary_, error) && !error)
+    error = std::make_error_code(std::errc::file_exists);
+  if (error) fail(ExitCode::disk, "{}: cannot create it: {}", temporary_.string(), error.message());
+  mark_unfinished(temporary_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
   if (committed_) return;
   file_.reset();
   std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  remove_own_folder(temporary_, ignored);
 }
 
 void CheckpointWriter::begin(const std::string& name) {
@@ -157,7 +175,7 @@ void CheckpointWriter::add(const std::string& name, std::string_view text) {
 void CheckpointWriter::take_in_other_files() {
   for (const fs::directory_entry& entry : fs::directory_iterator(temporary_)) {
     const std::string name = entry.path().filename().string();
-    if (files_.contains(name)) continue;
+    if (files_.contains(name) || name.starts_with('.')) continue;  // ours, the mark
     check(entry.is_regular_file(), "a checkpoint holds plain files only");
     flush(entry.path());
     const MappedFile mapped(entry.path());
@@ -183,8 +201,10 @@ fs::path CheckpointWriter::commit() {
     manifest["files"].push_back(
         {{"name", name}, {"bytes", entry.bytes}, {"xxh3", hexadecimal(entry.checksum)}});
   }
+  manifest["xxh3"] = own_checksum(manifest);
   // write_json flushes the file and the folder, and with it every name above.
   write_json(temporary_ / kManifest, manifest);
+  unmark_unfinished(temporary_);
   fs::path final_path = output_dir_ / fmt::format("checkpoint-{}", step_);
   put_in_place(temporary_, final_path);
   committed_ = true;

@@ -1,9 +1,10 @@
 // Checkpoints: folders `checkpoint-<step>` that are there whole or not at all, whatever is killed and when.
 //
 // A checkpoint is written as `checkpoint-<step>.tmp-<pid>`; every file is flushed to the disk, then
-// manifest.json with the size and XXH3-64 of each, then the folder is renamed. So a folder of the final name
-// with an agreeing manifest is complete. What the files mean is the trainer's business: binary states are
-// streamed as named files, small states are JSON texts, the model lies in Hugging Face's layout beside them.
+// manifest.json with the size and XXH3-64 of each, and its own, then the folder is renamed. So a folder of
+// the final name with an agreeing manifest is complete. What the files mean is the trainer's business: binary
+// states are streamed as named files, small states are JSON texts, the model lies in Hugging Face's layout
+// beside them.
 //
 // Each checkpoint carries a serial number, one above all that were there before: the latest is the one that
 // was written last, also when a run went on from an older step.
@@ -41,8 +42,9 @@ class OutputLock {
   int descriptor_ = -1;
 };
 
-// Removes what killed runs left: checkpoint-*.tmp-* (the lock proves that nobody is writing them), and other
-// *.tmp-<pid> of processes that are gone. Returns the names.
+// Removes what killed runs left: folders checkpoint-<step>.tmp-<pid> (the lock proves that nobody is writing
+// them), and <file>.tmp-<pid> of this program's files and of processes that are gone; nothing that it did not
+// write, see checkpoint_ownership.h. Returns the names.
 std::vector<std::string> remove_stale_temporaries(const OutputLock& lock);
 
 // Writes one checkpoint. Every failure is Error(disk); destroyed without commit(), it leaves nothing.
@@ -61,7 +63,8 @@ class CheckpointWriter {
   void add(const std::string& name, std::string_view text);
   // Where other writers may put further files (the model's safetensors); commit() takes them in.
   [[nodiscard]] const std::filesystem::path& folder() const { return temporary_; }
-  // Makes it real and returns its path. An older checkpoint of the same step is replaced.
+  // Makes it real and returns its path. An older checkpoint of the same step is replaced, but nothing that
+  // this program did not write.
   std::filesystem::path commit();
 
  private:
@@ -112,9 +115,13 @@ struct CheckpointInfo {
   std::string fault = {};  // empty: looks complete; else why it is not, naming the file
 };
 
-// All `checkpoint-<step>` of a folder, in the order they were written (those without a readable manifest
-// first).
+// All `checkpoint-<step>` of a folder that this program wrote, in the order they were written (those without
+// a readable manifest first).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& output_dir);
+
+// Error(usage) where `output_dir` has a `checkpoint-<step>` that this program did not write: before a run,
+// whose checkpoint may have to go there.
+void require_no_foreign_checkpoints(const std::filesystem::path& output_dir);
 
 // The last one that is complete, verified; broken ones are passed over with a warning that says why. None
 // where the folder has no checkpoint; Error(model_file) where it has some and all are broken (nothing is

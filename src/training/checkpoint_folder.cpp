@@ -3,13 +3,12 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -18,40 +17,28 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "training/checkpoint.h"
+#include "training/checkpoint_ownership.h"
 
 namespace lazytrain {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kPrevious = ".previous";
 constexpr const char* kLockName = ".lazytrain.lock";
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+bool occupied_by_another(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored)) && !is_own_checkpoint(path);
 }
 
-// The step in "checkpoint-<step>".
-std::optional<std::int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  return whole_number(name.substr(kPrefix.size()));
+// The checkpoint whose replacement "checkpoint-<step>.previous" is.
+bool is_previous(std::string_view name) {
+  return name.ends_with(kPrevious) && checkpoint_step(name.substr(0, name.size() - kPrevious.size()));
 }
 
-// The process in "<anything>.tmp-<pid>".
-std::optional<std::int64_t> process_of(std::string_view name) {
-  const std::size_t at = name.rfind(kTemporary);
-  if (at == std::string_view::npos) return std::nullopt;
-  return whole_number(name.substr(at + kTemporary.size()));
-}
-
-bool process_gone(std::int64_t process) {
-  if (process == getpid()) return true;  // an earlier process of the same number, as in containers
-  if (process > std::numeric_limits<pid_t>::max() || process == 0) return true;
-  return kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+// "<this>.tmp-<pid>" are folders that are being written or deleted.
+bool is_own_folder_name(std::string_view name) {
+  return checkpoint_step(name) || is_previous(name) || is_aside_name(name);
 }
 
 }  // namespace
@@ -59,10 +46,12 @@ bool process_gone(std::int64_t process) {
 void put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
   if (rename(from.c_str(), to.c_str()) == 0) return;
   const bool occupied = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+  if (occupied && occupied_by_another(to))
+    fail(ExitCode::disk, "{}: cannot be replaced: this program did not write it; move it away", to.string());
   if (occupied && exchange) {
     if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
       std::error_code ignored;
-      fs::remove_all(from, ignored);  // what stays behind is a temporary, removed at the next start
+      remove_own_folder(from, ignored);  // what stays behind is a temporary, removed at the next start
       return;
     }
     exchange = errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP;
@@ -71,10 +60,10 @@ void put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
     fs::path previous = to;
     previous += kPrevious;
     std::error_code ignored;
-    fs::remove_all(previous, ignored);
+    if (is_own_checkpoint(previous)) remove_own_folder(previous, ignored);
     if (rename(to.c_str(), previous.c_str()) == 0) {
       if (rename(from.c_str(), to.c_str()) == 0) {
-        fs::remove_all(previous, ignored);
+        remove_own_folder(previous, ignored);
         return;
       }
       const int reason = errno;
@@ -89,8 +78,7 @@ void put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
 std::vector<std::string> restore_previous_checkpoints(const OutputLock& lock) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(lock.folder())) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(kPrevious) && step_of(name.substr(0, name.size() - kPrevious.size())))
+    if (is_previous(entry.path().filename().string()) && is_own_checkpoint(entry.path()))
       found.push_back(entry.path());
   }
   std::vector<std::string> lines;
@@ -111,10 +99,14 @@ std::vector<std::string> restore_previous_checkpoints(const OutputLock& lock) {
 
 void remove_folder(const fs::path& path) {
   fs::path doomed = path;
-  doomed += fmt::format("{}{}", kTemporary, getpid());
+  doomed += fmt::format(".tmp-{}", getpid());
   std::error_code error;
+  if (!fs::is_symlink(path, error)) mark_unfinished(path);
   fs::rename(path, doomed, error);
-  if (!error) fs::remove_all(doomed, error);
+  if (error)
+    unmark_unfinished(path);
+  else
+    remove_own_folder(doomed, error);
   if (error) log::warning("{}: cannot delete it: {}", path.string(), error.message());
 }
 
@@ -123,8 +115,17 @@ OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
   fs::create_directories(folder_, error);
   if (error) fail(ExitCode::disk, "output_dir {}: cannot create it: {}", folder_.string(), error.message());
   const fs::path path = folder_ / kLockName;
-  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  // Neither through a link into another file nor into a pipe.
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (descriptor_ < 0 && errno == ELOOP)
+    fail(ExitCode::usage, "{}: a symbolic link, where a file of this program belongs; remove it",
+         path.string());
   if (descriptor_ < 0) fail(ExitCode::disk, "{}: cannot create it: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 1) {
+    close(descriptor_);
+    fail(ExitCode::usage, "{}: not a file of this program; remove it", path.string());
+  }
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
     char owner[32] = {};
@@ -136,7 +137,10 @@ OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
     const std::string_view text(owner, size > 0 ? static_cast<std::size_t>(size) : 0);
     fail(ExitCode::usage,
          "output_dir {}: process {} is training into it; wait for it or choose another folder",
-         folder_.string(), whole_number(text) ? text : std::string_view("unknown"));
+         folder_.string(),
+         !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos
+             ? text
+             : std::string_view("unknown"));
   }
   const std::string owner = std::to_string(getpid());
   // Only for the message above: a lock without a number is as good.
@@ -149,28 +153,54 @@ OutputLock::~OutputLock() {
 }
 
 std::vector<std::string> remove_stale_temporaries(const OutputLock& lock) {
-  std::vector<std::string> removed;
+  std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(lock.folder())) {
-    std::string name = entry.path().filename().string();
-    const std::optional<std::int64_t> process = process_of(name);
-    if (!process || !(name.starts_with(kPrefix) || process_gone(*process))) continue;
-    std::error_code error;
-    fs::remove_all(entry.path(), error);
-    if (error) {
-      log::warning("{}: cannot remove what a killed run left: {}", entry.path().string(), error.message());
-    } else {
-      removed.push_back(std::move(name));
-    }
+    const std::optional<TemporaryName> name = temporary_name(entry.path().filename().string());
+    if (name && is_own_folder_name(name->base) && is_own_leftover(entry.path()))
+      found.push_back(entry.path());
   }
+  std::vector<std::string> removed;
+  for (const fs::path& path : found) {
+    std::error_code error;
+    remove_own_folder(path, error);
+    if (error)
+      log::warning("{}: cannot remove what a killed run left: {}", path.string(), error.message());
+    else
+      removed.push_back(path.filename().string());
+  }
+  for (std::string& name : remove_stale_files(lock.folder())) removed.push_back(std::move(name));
   return removed;
+}
+
+bool is_aside_name(std::string_view name) {
+  constexpr std::string_view kAside = "replaced-checkpoints";
+  if (!name.starts_with(kAside)) return false;
+  name.remove_prefix(kAside.size());
+  return name.empty() || (name.starts_with('-') && name.size() > 1 &&
+                          name.find_first_not_of("0123456789", 1) == std::string_view::npos);
+}
+
+void require_no_foreign_checkpoints(const fs::path& output_dir) {
+  std::error_code ignored;
+  std::vector<std::string> foreign;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (checkpoint_step(name) && !is_own_checkpoint(entry.path())) foreign.push_back(name);
+  }
+  if (foreign.empty()) return;
+  fail(
+      ExitCode::usage,
+      "output_dir {} holds {}, which this program did not write and will not replace; move it away or choose "
+      "another output_dir",
+      output_dir.string(), *std::ranges::min_element(foreign));
 }
 
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& output_dir) {
   std::vector<CheckpointInfo> checkpoints;
   if (!fs::is_directory(output_dir)) return checkpoints;
   for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
-    const std::optional<std::int64_t> step = step_of(entry.path().filename().string());
-    if (!step || !entry.is_directory()) continue;
+    const std::optional<std::int64_t> step = checkpoint_step(entry.path().filename().string());
+    if (!step || !is_own_checkpoint(entry.path())) continue;
     CheckpointInfo info{.path = entry.path(), .step = *step};
     try {
       const CheckpointManifest manifest = read_manifest(info.path);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "training/checkpoint.h"
@@ -31,11 +32,14 @@ void check_sizes(const std::filesystem::path& folder, const CheckpointManifest& 
 // Puts the folder `from` in the place of `to`. Where `to` exists the two change places at once, so that at
 // every moment a whole checkpoint has the final name. File systems that cannot do that (`exchange` false
 // stands for one) move the old one to `<to>.previous` first; a kill in between leaves that to
-// restore_previous_checkpoints().
+// restore_previous_checkpoints(). What this program did not write is not replaced: Error(disk).
 void put_in_place(const std::filesystem::path& from, const std::filesystem::path& to, bool exchange = true);
 // checkpoint-<step>.previous gets its name back where nothing has it, else it is removed. Returns a line on
 // each.
 std::vector<std::string> restore_previous_checkpoints(const OutputLock& lock);
+
+// "replaced-checkpoints", "replaced-checkpoints-2", ...: where output_folder.cpp sets earlier runs aside.
+[[nodiscard]] bool is_aside_name(std::string_view name);
 
 // Deletes a folder, under a temporary name first: a deletion that is cut short leaves nothing half. A failure
 // is a warning.

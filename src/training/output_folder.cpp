@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "formats/safetensors.h"
 #include "training/checkpoint_folder.h"
+#include "training/checkpoint_ownership.h"
 
 namespace lazytrain {
 namespace fs = std::filesystem;
@@ -26,13 +27,24 @@ void rename_or_fail(const fs::path& from, const fs::path& to) {
     fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.string(), error.message());
 }
 
-// "replaced-checkpoints", "replaced-checkpoints-2", ...
+// Whether a folder of that name holds what was set aside, and nothing of a user's.
+bool is_own_aside(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(fs::symlink_status(folder, ignored))) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kStateName && !name.starts_with(".lazytrain-") &&
+        !(checkpoint_step(name) && is_own_checkpoint(entry.path())))
+      return false;
+  }
+  return true;
+}
+
 std::vector<fs::path> runs_set_aside(const fs::path& output_dir) {
   std::vector<fs::path> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(output_dir, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kAside) && name != kMoving && name.find(".tmp-") == std::string::npos)
+    if (is_aside_name(entry.path().filename().string()) && is_own_aside(entry.path()))
       found.push_back(entry.path());
   }
   return found;

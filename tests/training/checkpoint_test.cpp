@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "training/checkpoint_ownership.h"
 #include "training/folder_support.h"
 
 namespace lazytrain {
@@ -55,6 +56,13 @@ std::string error_of(ExitCode code, Function&& function) {
 
 void overwrite(const fs::path& path, const std::string& content) {
   std::ofstream(path) << content;
+}
+
+void replace_in(const fs::path& path, const std::string& from, const std::string& to) {
+  std::string text = read_file(path);
+  const std::size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos);
+  overwrite(path, text.replace(at, from.size(), to));
 }
 
 TEST(Checkpoint, RoundTrip) {
@@ -127,14 +135,30 @@ TEST(Checkpoint, EveryDamageIsNamed) {
   EXPECT_THAT(
       damage([](const fs::path& p) {
         overwrite(p / "manifest.json",
-                  R"({"format": "lazytrain-checkpoint", "version": 2, "step": 7, "serial": 1, "files": []})");
+                  R"({"format": "lazytrain-checkpoint", "version": 9, "step": 7, "serial": 1, "files": []})");
       }),
-      HasSubstr("version 2 instead of 1"));
+      HasSubstr("version 9 instead of 2"));
   EXPECT_THAT(damage([](const fs::path& p) {
-                overwrite(p / "manifest.json", R"({"format": "lazytrain-checkpoint", "version": 1, "step": 7,
+                overwrite(p / "manifest.json", R"({"format": "lazytrain-checkpoint", "version": 2, "step": 7,
                           "serial": 1, "files": [{"name": "../x", "bytes": 1, "xxh3": "0000000000000000"}]})");
               }),
               HasSubstr("a file entry is not valid"));
+  EXPECT_THAT(
+      damage([](const fs::path& p) { replace_in(p / "manifest.json", "\"serial\": 1", "\"serial\": 7"); }),
+      HasSubstr("manifest.json is damaged: its checksum"));
+  for (const char* serial : {"9223372036854775807", "9007199254740993", "-1", "1.5", "99999999999999999999"})
+    EXPECT_THAT(damage([&](const fs::path& p) {
+                  replace_in(p / "manifest.json", "\"serial\": 1", std::string("\"serial\": ") + serial);
+                }),
+                HasSubstr("not a checkpoint manifest"));
+}
+
+TEST(LatestCheckpoint, AForgedSerialDoesNotWin) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  replace_in(save(lock, 50) / "manifest.json", "\"serial\": 1", "\"serial\": 900");
+  save(lock, 40);
+  EXPECT_EQ(latest_checkpoint(folder.path())->step(), 40);
 }
 
 TEST(LatestCheckpoint, TheLastWrittenCompleteOne) {
@@ -231,14 +255,89 @@ TEST(StaleTemporaries, OfDeadProcessesAreRemoved) {
   save(lock, 10);
   const std::string parent = std::to_string(getppid());
   fs::create_directory(folder.path() / "checkpoint-20.tmp-999999999");
-  fs::create_directory(folder.path() /
-                       ("checkpoint-30.tmp-" + parent));  // a lock holder elsewhere is impossible
+  // A lock holder elsewhere is impossible.
+  fs::create_directory(folder.path() / ("checkpoint-30.tmp-" + parent));
+  mark_unfinished(folder.path() / ("checkpoint-30.tmp-" + parent));
+  overwrite(folder.path() / ("checkpoint-30.tmp-" + parent) / "group-000.states", "x");
   overwrite(folder.path() / "trainer_log.jsonl.tmp-999999999", "");
+  overwrite(folder.path() / "model-00001-of-00002.safetensors.tmp-999999999", "");
   overwrite(folder.path() / ("model.safetensors.tmp-" + parent), "");
+  EXPECT_EQ(remove_stale_temporaries(lock).size(), 4U);
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-10", "model.safetensors.tmp-" + parent));
+}
+
+TEST(StaleTemporaries, WhatAUserPutThereStays) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  for (const char* name : {"thesis.tmp-2024", "checkpoint-7.tmp-999999999", "run.yaml.tmp-999999999"}) {
+    fs::create_directory(folder.path() / name);
+    overwrite(folder.path() / name / "chapter", "one");
+  }
+  overwrite(folder.path() / "notes.tmp-999999999", "");
   overwrite(folder.path() / "notes.tmp-x", "");
-  EXPECT_EQ(remove_stale_temporaries(lock).size(), 3U);
-  EXPECT_THAT(names(folder.path()),
-              ElementsAre("checkpoint-10", "model.safetensors.tmp-" + parent, "notes.tmp-x"));
+  overwrite(folder.path() / "adapter.safetensors.tmp-999999999", "");
+  overwrite(folder.path() / "checkpoint-8.tmp-999999999", "");
+  fs::create_directory_symlink(folder.path() / "thesis.tmp-2024",
+                               folder.path() / "checkpoint-9.tmp-999999999");
+  const std::vector<std::string> before = names(folder.path());
+  EXPECT_TRUE(remove_stale_temporaries(lock).empty());
+  EXPECT_EQ(names(folder.path()), before);
+  EXPECT_TRUE(fs::exists(folder.path() / "checkpoint-7.tmp-999999999" / "chapter"));
+}
+
+TEST(StaleTemporaries, ADeletionThatWasCutShortIsFinished) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  const fs::path doomed = folder.path() / "checkpoint-10.tmp-999999999";
+  fs::rename(save(lock, 10), doomed);
+  fs::remove(doomed / "optimizer.bin");
+  EXPECT_EQ(remove_stale_temporaries(lock).size(), 1U);
+  EXPECT_TRUE(names(folder.path()).empty());
+}
+
+TEST(StaleTemporaries, OfImports) {
+  const TemporaryFolder folder;
+  const fs::path left = folder.path() / "model.tmp-999999999", users = folder.path() / "model.tmp-999999998";
+  fs::create_directory(left);
+  overwrite(left / "config.json", "{}");
+  overwrite(left / "model.safetensors.tmp-999999999", "x");
+  fs::create_directory(users);
+  overwrite(users / "thesis.tex", "x");
+  remove_stale_imports(folder.path() / "model" / "");
+  EXPECT_THAT(names(folder.path()), ElementsAre("model.tmp-999999998"));
+}
+
+TEST(Foreign, CheckpointsOfOthersAreNeitherListedNorReplaced) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  require_no_foreign_checkpoints(folder.path());
+  const fs::path users = folder.path() / "checkpoint-5";
+  fs::create_directory(users);
+  overwrite(users / "pytorch_model.bin", "x");
+  EXPECT_TRUE(list_checkpoints(folder.path()).empty());
+  EXPECT_THAT(error_of(ExitCode::usage, [&] { require_no_foreign_checkpoints(folder.path()); }),
+              HasSubstr("holds checkpoint-5, which this program did not write"));
+  EXPECT_THAT(error_of(ExitCode::disk, [&] { save(lock, 5); }), HasSubstr("this program did not write it"));
+  for (const std::int64_t step : {10, 20, 30}) save(lock, step);
+  prune_checkpoints(lock, folder.path() / "checkpoint-30", 1);
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-30", "checkpoint-5"));
+  EXPECT_TRUE(fs::exists(users / "pytorch_model.bin"));
+  overwrite(folder.path() / "checkpoint-6", "a file");
+  EXPECT_THAT(error_of(ExitCode::disk, [&] { save(lock, 6); }), HasSubstr("this program did not write it"));
+  EXPECT_EQ(read_file(folder.path() / "checkpoint-6"), "a file");
+}
+
+TEST(OutputLock, NothingBehindALinkIsTouched) {
+  const TemporaryFolder folder;
+  overwrite(folder.path() / "precious", "content");
+  fs::create_symlink("precious", folder.path() / ".lazytrain.lock");
+  EXPECT_THAT(error_of(ExitCode::usage, [&] { const OutputLock lock(folder.path()); }),
+              HasSubstr("a symbolic link"));
+  fs::remove(folder.path() / ".lazytrain.lock");
+  fs::create_hard_link(folder.path() / "precious", folder.path() / ".lazytrain.lock");
+  EXPECT_THAT(error_of(ExitCode::usage, [&] { const OutputLock lock(folder.path()); }),
+              HasSubstr("not a file of this program"));
+  EXPECT_EQ(read_file(folder.path() / "precious"), "content");
 }
 
 TEST(DiskSpace, RefusedBeforeTheStart) {

@@ -89,6 +89,22 @@ TEST(OutputFolder, AKillWhileSettingAsideIsMadeGood) {
   EXPECT_FALSE(fs::exists(folder.path() / "replaced-checkpoints"));
 }
 
+TEST(OutputFolder, WhatAUserNamedLikeOursStays) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  for (const char* name : {"replaced-checkpoints", "replaced-checkpoints-backup", "checkpoint-3.previous"}) {
+    fs::create_directory(folder.path() / name);
+    touch(folder.path() / name / "thesis");
+  }
+  save(lock, 4, "old");
+  EXPECT_TRUE(recover_output_folder(lock).empty());
+  set_earlier_run_aside(lock);
+  remove_runs_set_aside(lock, save(lock, 2, "new"));
+  EXPECT_FALSE(fs::exists(folder.path() / "replaced-checkpoints-2"));
+  for (const char* name : {"replaced-checkpoints", "replaced-checkpoints-backup", "checkpoint-3.previous"})
+    EXPECT_TRUE(fs::exists(folder.path() / name / "thesis")) << name;
+}
+
 TEST(OutputFolder, ReplacingWithoutExchange) {
   const TemporaryFolder folder;
   const OutputLock lock(folder.path());
