@@ -24,6 +24,8 @@ void say(std::string_view text) {
 
 void handle(int signal) {
   int none = 0;
+  // Of a terminal that closes, kernel and shell may each send one.
+  if (signal == SIGHUP && received == SIGHUP) return;
   if (received.compare_exchange_strong(none, signal)) {
     say(saves ? "\nstopping after this step and saving; a second signal stops at once without saving\n"
               : "\nstopping; a second signal stops at once\n");
@@ -45,11 +47,14 @@ StopSignals::StopSignals(OnSignal purpose) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &interrupt_);
   sigaction(SIGTERM, &action, &terminate_);
+  sigaction(SIGHUP, nullptr, &hang_up_);
+  if (hang_up_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 StopSignals::~StopSignals() {
   sigaction(SIGINT, &interrupt_, nullptr);
   sigaction(SIGTERM, &terminate_, nullptr);
+  sigaction(SIGHUP, &hang_up_, nullptr);
   installed = false;
 }
 

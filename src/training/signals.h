@@ -1,4 +1,5 @@
-// Stopping on request: Ctrl-C and SIGTERM ask the trainer to finish the step, save and end; a second signal
+// Stopping on request: Ctrl-C, SIGTERM and SIGHUP (a terminal or connection that closes; ignored under nohup)
+// ask the trainer to finish the step, save and end; a second signal
 // ends the process at once. Commands that save nothing end as soon as they can. The exit code is always 130.
 #pragma once
 
@@ -9,8 +10,8 @@ namespace lazytrain {
 // What a first signal leads to, for the message to the user.
 enum class OnSignal { save, end };
 
-// While one of these lives, SIGINT and SIGTERM set a flag instead of ending the process; afterwards the
-// earlier handlers are back. At most one at a time.
+// While one of these lives, SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process; afterwards
+// the earlier handlers are back. At most one at a time.
 class StopSignals {
  public:
   explicit StopSignals(OnSignal purpose = OnSignal::save);
@@ -26,6 +27,7 @@ class StopSignals {
  private:
   struct sigaction interrupt_ {};
   struct sigaction terminate_ {};
+  struct sigaction hang_up_ {};
 };
 
 }  // namespace lazytrain

@@ -92,7 +92,10 @@ void TrainerLog::read_history(std::int64_t step, std::string_view state_json) {
 
 void TrainerLog::truncate_log(std::int64_t step) const {
   const std::filesystem::path path = folder_ / kLogName;
-  if (!std::filesystem::exists(path)) return write_file(path, "");
+  const auto status = std::filesystem::status(path);
+  if (!std::filesystem::exists(status)) return write_file(path, "");
+  if (!std::filesystem::is_regular_file(status))
+    fail(ExitCode::usage, "{}: no regular file, where the log belongs; remove it", path.string());
   const std::string text = read_file(path);
   std::string kept;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -110,15 +113,17 @@ void TrainerLog::truncate_log(std::int64_t step) const {
 
 void TrainerLog::append_line(const std::string& line) const {
   const std::filesystem::path path = folder_ / kLogName;
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   const std::string text = line + "\n";
   // One write a line: a reader, or a crash, sees whole lines.
   const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
   const int error = errno;
   if (descriptor >= 0) close(descriptor);
   if (written != static_cast<ssize_t>(text.size())) {
-    fail(ExitCode::disk, "{}: cannot append a line: {}", path.string(),
-         written < 0 ? std::strerror(error) : "no space left");
+    const bool full = written >= 0 || error == ENOSPC;
+    fail(ExitCode::disk, "{}: cannot append a line: {}{}", path.string(),
+         written < 0 ? std::strerror(error) : "no space left",
+         full ? "; free some space, then go on with resume_from_checkpoint=auto" : "");
   }
 }
 

@@ -8,7 +8,7 @@ namespace lazytrain {
 namespace {
 
 TEST(StopSignals, FirstSignalSetsTheFlag) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const StopSignals signals;
     EXPECT_FALSE(signals.requested());
     EXPECT_EQ(signals.signal(), 0);
@@ -26,6 +26,22 @@ TEST(StopSignalsDeathTest, SecondSignalEndsTheProcessWith130) {
         raise(SIGINT);
       },
       testing::ExitedWithCode(130), "stopped at once");
+}
+
+TEST(StopSignals, HangingUp) {
+  {
+    const StopSignals signals;
+    raise(SIGHUP);
+    raise(SIGHUP);  // a terminal that closes may send more than one
+    EXPECT_TRUE(signals.requested());
+  }
+  std::signal(SIGHUP, SIG_IGN);  // nohup
+  {
+    const StopSignals signals;
+    raise(SIGHUP);
+    EXPECT_FALSE(signals.requested());
+  }
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 TEST(StopSignals, EarlierHandlersComeBack) {
