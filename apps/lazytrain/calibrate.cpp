@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "command_line.h"
 #include "commands.h"
 #include "run_setup.h"
 #include "runtime/profiler.h"
@@ -16,9 +17,11 @@ struct Options {
   std::string file, out;
   std::vector<std::string> overrides;
   bool quick = false;
+  const CLI::Option* out_given = nullptr;
 };
 
 int run(const Options& options) {
+  if (options.out_given->count() > 0) require_writable(options.out, "--out");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
@@ -51,9 +54,10 @@ void add_calibrate(CLI::App& app, Action& action) {
   const auto options = std::make_shared<Options>();
   command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
-  command->add_option("--out", options->out,
-                      "where the costs go (default: the place where plan and train look; for another place, "
-                      "set `calibration` in run.yaml)");
+  options->out_given = command->add_option(
+      "--out", options->out,
+      "where the costs go (default: the place where plan and train look; for another place, "
+      "set `calibration` in run.yaml)");
   command->add_flag("--quick", options->quick, "a few seconds, less exact");
   command->footer(
       "Run it while the machine has nothing else to do.\n"

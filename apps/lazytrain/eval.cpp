@@ -4,15 +4,14 @@
 #include <memory>
 #include <numeric>
 
+#include "command_line.h"
 #include "commands.h"
 #include "core/log.h"
 #include "data/answer.h"
 #include "data/dataset.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
-#include "program/verifier.h"
 #include "run_setup.h"
-#include "runtime/workspace.h"
 #include "standard_output.h"
 #include "training/evaluation.h"
 #include "training/generation.h"
@@ -27,6 +26,7 @@ struct Options {
   std::vector<std::string> overrides;
   std::int64_t samples = -1;
   bool loss_only = false;
+  const CLI::Option* out_given = nullptr;
 };
 
 struct Problem {
@@ -37,7 +37,22 @@ struct Problem {
 struct EvalSet {
   TokenizedDataset dataset;
   std::vector<Problem> problems;
+  std::vector<std::int64_t> used;  // of both, those that are scored
 };
+
+// Of a training set with val_size the held-out part, as training holds it out; else everything. At most
+// `limit`.
+void choose(EvalSet& set, const RunConfig& config, std::int64_t limit) {
+  if (config.eval_dataset.empty() && config.val_size > 0) {
+    set.used = split_by_group(set.dataset.samples, config.val_size, config.seed).validation;
+    log::info("scored are the {} samples of {} that val_size: {} holds out; val_size=0 scores all",
+              set.used.size(), set.problems.size(), config.val_size);
+  } else {
+    set.used.resize(set.problems.size());
+    std::iota(set.used.begin(), set.used.end(), 0);
+  }
+  if (limit > 0 && limit < std::ssize(set.used)) set.used.resize(static_cast<std::size_t>(limit));
+}
 
 EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, ThreadPool& pool) {
   const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
@@ -45,10 +60,12 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
   std::string joined;
   for (const std::string& name : names) joined += (joined.empty() ? "" : ",") + name;
   EvalSet set;
+  // Which samples are held out depends on all of them.
+  const bool first_ones = limit > 0 && (config.val_size == 0 || !config.eval_dataset.empty());
   const TokenizeOptions options{.cutoff_len = config.cutoff_len,
                                 .overlong = parse_overlong(config.overlong),
                                 .train_on_prompt = config.train_on_prompt,
-                                .max_samples = limit > 0 ? std::optional(limit) : config.max_samples};
+                                .max_samples = first_ones ? std::optional(limit) : config.max_samples};
   set.dataset = tokenize(
       find_datasets(joined, config.dataset_dir), text.chat_template, options, pool, [&](Sample&& sample) {
         Problem problem;
@@ -65,6 +82,7 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
   for (std::int64_t i = 0; i < set.dataset.samples.size(); ++i)
     text.require_known(set.dataset.samples[i].ids);
   for (const Problem& problem : set.problems) text.require_known(problem.prompt);
+  choose(set, config, limit);
   return set;
 }
 
@@ -77,11 +95,12 @@ void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<G
     if (!answers[i].finished) continue;
     ++finished;
     const std::string response = tokenizer.decode(answers[i].tokens, true);
-    const auto expected = extract_answer(set.problems[i].reference), given = extract_answer(response);
+    const Problem& problem = set.problems[static_cast<std::size_t>(set.used[i])];
+    const auto expected = extract_answer(problem.reference), given = extract_answer(response);
     const bool equal = expected && given && equal_answers(*expected, *given);
     right += equal ? 1 : 0;
     none += given ? 0 : 1;
-    details.push_back({{"question", set.problems[i].question},
+    details.push_back({{"question", problem.question},
                        {"response", response},
                        {"expected", expected.value_or("")},
                        {"answer", given.value_or("")},
@@ -98,7 +117,17 @@ void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<G
   report["details"] = std::move(details);
 }
 
+// Answers of one batch: a token costs little more for many than for one. The default value of the key is
+// meant for the loss, so only another one counts here.
+std::int64_t answers_at_once(const RunConfig& config) {
+  constexpr std::int64_t kMany = 64;
+  return config.per_device_eval_batch_size == RunConfig{}.per_device_eval_batch_size
+             ? kMany
+             : config.per_device_eval_batch_size;
+}
+
 int run(const Options& options) {
+  if (options.out_given->count() > 0) require_writable(options.out, "--out");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const StopSignals signals(OnSignal::end);
   const ModelFolder model(config.model_name_or_path);
@@ -110,7 +139,8 @@ int run(const Options& options) {
 
   GenerationRequest request{
       .prompts = {}, .max_new_tokens = config.max_new_tokens, .stop_ids = text.chat_template.stop_ids()};
-  for (const Problem& problem : set.problems) {
+  for (const std::int64_t index : set.used) {
+    const Problem& problem = set.problems[static_cast<std::size_t>(index)];
     require_positions(static_cast<std::int64_t>(problem.prompt.size()), architecture);
     request.prompts.push_back(problem.prompt);
   }
@@ -118,25 +148,17 @@ int run(const Options& options) {
       session_options(config, false, std::max(config.cutoff_len, generation_positions(request)));
   const LoweringContext context = lowering_context(architecture, session_settings);
   const Machine machine = machine_of(config);
-  Program loss_program;
-  for (std::int64_t slots = config.per_device_eval_batch_size; slots >= 1; slots /= 2) {
-    const BatchGeometry batch{.slots = slots, .slot_tokens = config.cutoff_len, .micro_batch = 1};
-    loss_program = lower_evaluate(context, batch, 2,
-                                  workspace_bytes(architecture, session_settings.type, 1, batch.slot_tokens));
-    if (loss_program.device_bytes <= machine.device_capacity) break;
-  }
-  if (loss_program.device_bytes > machine.device_capacity)
-    fail(
-        ExitCode::does_not_fit,
-        "evaluating one slot of {} tokens needs {} on the device, which has {}; raise device_memory or lower "
-        "cutoff_len",
-        config.cutoff_len, format_bytes(loss_program.device_bytes), format_bytes(machine.device_capacity));
-  verify_or_throw(loss_program, machine);
+  const Program loss_program = plan_evaluation(context, session_settings.type, machine,
+                                               {.samples = set.dataset.samples,
+                                                .used = set.used,
+                                                .packing = config.packing,
+                                                .slot_tokens = config.cutoff_len,
+                                                .most_slots = config.per_device_eval_batch_size,
+                                                .device_budget = machine.device_capacity});
   std::optional<GenerationPlan> generation;
   std::vector<const Program*> programs{&loss_program};
   if (!options.loss_only) {
-    generation =
-        plan_generation(context, machine, session_settings.type, request, config.per_device_eval_batch_size);
+    generation = plan_generation(context, machine, session_settings.type, request, answers_at_once(config));
     programs.push_back(&generation->programs.prefill);
     programs.push_back(&generation->programs.decode);
   }
@@ -144,15 +166,13 @@ int run(const Options& options) {
   session.allocate(programs);
   session.load(model);
 
-  std::vector<std::int64_t> all(static_cast<std::size_t>(set.dataset.samples.size()));
-  std::iota(all.begin(), all.end(), 0);
-  const EvaluationResult loss = evaluate(session, loss_program, set.dataset.samples, all, config.packing,
+  const EvaluationResult loss = evaluate(session, loss_program, set.dataset.samples, set.used, config.packing,
                                          [&] { return signals.requested(); });
   print("loss {:.4f} over {} supervised tokens of {} samples{}, {}\n", loss.loss, loss.supervised,
         loss.samples,
         loss.complete ? ""
                       : fmt::format(" (stopped before the other {})",
-                                    set.problems.size() - static_cast<std::size_t>(loss.samples)),
+                                    set.used.size() - static_cast<std::size_t>(loss.samples)),
         format_duration(loss.seconds));
   nlohmann::json report{
       {"loss", loss.loss}, {"supervised_tokens", loss.supervised}, {"samples", loss.samples}};
@@ -183,7 +203,8 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
   command->add_option("--samples", options->samples, "evaluate only the first so many")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
+  options->out_given =
+      command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
   command->add_flag("--loss-only", options->loss_only, "leave out the generation");
   command->footer("Example:\n  lazytrain eval run.yaml model_name_or_path=runs/a --samples 120\n");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

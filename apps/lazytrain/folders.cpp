@@ -8,16 +8,33 @@
 #include "formats/gguf.h"
 #include "model/model_folder.h"
 #include "standard_output.h"
+#include "training/checkpoint_ownership.h"
+#include "training/signals.h"
 #include "training/trainer.h"
 
 namespace lazytrain {
 namespace {
 
+// Thrown out of work that a signal ended: what was written so far is removed on the way out.
+struct Stopped {};
+
+void require_name(const std::string& folder, const char* option) {
+  if (folder.empty()) fail(ExitCode::usage, "{}: an empty name; give the name of a folder", option);
+}
+
 int run_import(const std::string& file, const std::string& out) {
+  require_name(out, "--out");
+  const StopSignals signals(OnSignal::end);
   const bool bar = log::terminal();
-  import_gguf(file, out, [&](std::int64_t done, std::int64_t total) {
-    if (bar && total > 0) fmt::print(stderr, "\rimporting {:3} %", 100 * done / total);
-  });
+  remove_stale_imports(out);
+  try {
+    import_gguf(file, out, [&](std::int64_t done, std::int64_t total) {
+      if (bar && total > 0) fmt::print(stderr, "\rimporting {:3} %", 100 * done / total);
+      if (signals.requested()) throw Stopped();
+    });
+  } catch (const Stopped&) {
+    return static_cast<int>(ExitCode::interrupted);
+  }
   if (bar) fmt::print(stderr, "\n");
   const ModelFolder model(out);
   print("{}: {} parameters, {} layers, written as safetensors with its tokenizer\n", out,
@@ -25,15 +42,52 @@ int run_import(const std::string& file, const std::string& out) {
   return 0;
 }
 
-int run_export(const std::string& checkpoint, const std::string& model, const std::string& out,
-               const std::string& dtype) {
-  const ModelFolder folder(model);
-  export_checkpoint(Checkpoint(checkpoint), folder, out, dtype);
-  print("{}: the model of {}\n", out, checkpoint);
+struct ExportOptions {
+  std::string checkpoint, model, out, dtype;
+  bool overwrite = false;
+};
+
+// A model folder is made anew: what is there, be it a model or not, is somebody's.
+void require_free(const std::filesystem::path& out, bool overwrite) {
+  std::error_code error;
+  if (is_own_checkpoint(out))
+    fail(ExitCode::usage, "--out {}: a checkpoint, which would be damaged; choose another folder",
+         out.string());
+  if (!std::filesystem::is_directory(out, error)) return;
+  remove_stale_files(out);
+  if (!overwrite && !std::filesystem::is_empty(out, error))
+    fail(ExitCode::usage,
+         "--out {}: this folder is not empty; choose a new one, or give --overwrite to write over the model "
+         "in it",
+         out.string());
+}
+
+int run_export(const ExportOptions& options) {
+  require_name(options.out, "--out");
+  const ModelFolder folder(options.model);
+  static_cast<void>(folder.check_export(options.out));
+  require_free(options.out, options.overwrite);
+  export_checkpoint(Checkpoint(options.checkpoint), folder, options.out, options.dtype);
+  print("{}: the model of {}\n", options.out, options.checkpoint);
   return 0;
 }
 
+// Parts of models and runs that are no model folders.
+void hint(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.extension() == ".safetensors")
+    fail(ExitCode::usage, "{}: weights alone; give the folder that they lie in: lazytrain inspect {}",
+         path.string(), std::filesystem::absolute(path).parent_path().string());
+  if (is_own_checkpoint(path) && !std::filesystem::exists(path / "config.json", ignored))
+    fail(ExitCode::usage,
+         "{}: a checkpoint; `lazytrain export {} --model MODEL --out FOLDER` makes a model folder of it, "
+         "where "
+         "MODEL is the folder that training started from",
+         path.string(), path.string());
+}
+
 int run_inspect(const std::string& path) {
+  hint(path);
   if (std::filesystem::is_regular_file(path)) {
     const Gguf gguf(path);
     for (const auto& tensor : gguf.tensors()) {
@@ -79,26 +133,20 @@ void add_import(CLI::App& app, Action& action) {
 
 void add_export(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("export", "Make a model folder from a checkpoint");
-  struct Options {
-    std::string checkpoint, model, out, dtype;
-  };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOptions>();
   command->add_option("checkpoint", options->checkpoint, "checkpoint-N folder")
       ->required()
       ->check(CLI::ExistingDirectory);
   command->add_option("--model", options->model, "the folder that training started from")
       ->required()
       ->check(CLI::ExistingDirectory);
-  command->add_option("--out", options->out, "new folder")->required();
+  command->add_option("--out", options->out, "new folder, or an empty one")->required();
+  command->add_flag("--overwrite", options->overwrite, "write over the model in --out");
   command->add_option("--dtype", options->dtype, "bfloat16 or float32 (default: as in the model)")
       ->check(CLI::IsMember({"bfloat16", "float32"}));
   command->footer(
       "Example:\n  lazytrain export runs/a/checkpoint-500 --model models/small --out models/tuned\n");
-  command->callback([options, &action] {
-    action = [options] {
-      return run_export(options->checkpoint, options->model, options->out, options->dtype);
-    };
-  });
+  command->callback([options, &action] { action = [options] { return run_export(*options); }; });
 }
 
 void add_inspect(CLI::App& app, Action& action) {

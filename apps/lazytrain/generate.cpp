@@ -105,8 +105,10 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("generate", "Answer prompts with a model, greedily");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "model folder")->required()->check(CLI::ExistingDirectory);
-  command->add_option("--prompt,-p", options->prompts,
-                      "what the user says; may be repeated (default: standard input, one a line)");
+  command
+      ->add_option("--prompt,-p", options->prompts,
+                   "what the user says; may be repeated (default: standard input, one a line)")
+      ->allow_extra_args(false);  // one text each, as it stands: no list in brackets
   command->add_option("--max-new-tokens", options->max_new_tokens, "length limit")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -1,10 +1,10 @@
 // lazytrain: plans a training step, then runs it. Subcommands are in files of their own.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <filesystem>
 
+#include "command_line.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -15,21 +15,6 @@ namespace {
 int ends(ExitCode code, const std::string& sentence) {
   log::write(log::Level::error, sentence);
   return static_cast<int>(code);
-}
-
-// A fault of the command line as one sentence that names the help to look into.
-std::string sentence_of(const CLI::ParseError& error, CLI::App& app, int argc, char** argv) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
-    std::string commands;
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      commands += (commands.empty() ? "" : ", ") + command->get_name();
-    return fmt::format("'{}' is not a command; the commands are {}", argv[1], commands);
-  }
-  std::string what = error.what();
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return fmt::format("{}; see `lazytrain {}--help`", what,
-                     chosen.empty() ? "" : chosen.front()->get_name() + " ");
 }
 
 // Runs a command; everything that can go wrong ends in one sentence and an exit code.
@@ -49,11 +34,18 @@ int run(const Action& action) {
   }
 }
 
+// A report that did not arrive is an error, after everything else went well.
+int finished(int code) {
+  if (code != 0 || standard_output_arrived()) return code;
+  return ends(ExitCode::disk, "standard output: not everything could be written to it; free some space");
+}
+
 }  // namespace
 }  // namespace lazytrain
 
 int main(int argc, char** argv) {
   using namespace lazytrain;
+  open_standard_streams();
   // A file that may not grow any more shall fail to be written, as on a full disk, instead of ending the
   // process without a word.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -82,8 +74,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) return finished(app.exit(error));  // --help and --version
     return ends(ExitCode::usage, sentence_of(error, app, argc, argv));
   }
-  return run(action);
+  return finished(run(action));
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "command_line.h"
 #include "commands.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
@@ -22,6 +23,7 @@ struct Options {
 };
 
 int run(const Options& options) {
+  require_writable(options.out, "--out");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
@@ -47,7 +49,11 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
   command->add_option("--out", options->out, "where the plan goes")->capture_default_str();
   command->add_option("--supervised", options->supervised_fraction, "share of the tokens that are learned")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check([](const std::string& text) {
+        double value = -1;
+        const bool number = CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1;  // NaN is not
+        return number ? std::string() : fmt::format("'{}' is no share between 0 and 1", text);
+      })
       ->capture_default_str();
   command->add_flag("--listing", options->listing, "print the Program, one operation a line");
   command->footer("Example:\n  lazytrain plan run.yaml device_memory=240MB memory_model=emulated\n");

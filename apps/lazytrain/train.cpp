@@ -3,9 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "commands.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
@@ -40,6 +43,31 @@ std::optional<Checkpoint> to_go_on_from(const RunConfig& config) {
   return resume;
 }
 
+// The effective configuration is saved as run.yaml in output_dir: not over one that a user wrote. A saved one
+// has the headings of all groups of keys.
+void require_not_replaced(const std::filesystem::path& file, const std::filesystem::path& output_dir) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(file, output_dir / "run.yaml", error) || error) return;
+  const std::string text = "\n" + read_file(file);
+  std::istringstream saved(to_yaml({}));
+  for (std::string line; std::getline(saved, line);)
+    if (line.starts_with("# ") && text.find("\n" + line + "\n") == std::string::npos)
+      fail(ExitCode::usage,
+           "{}: output_dir is the folder that this file lies in, and the run would save its effective "
+           "configuration over it; choose another output_dir or rename the file",
+           file.string());
+}
+
+// A run of no steps would hand out the model as it came.
+void require_steps(const RunConfig& config, const RunData& data) {
+  if (config.max_steps > 0) return;
+  const BatchStream stream(data.train.samples, data.train_samples, packing_options(config));
+  if (stream.total_steps(config.num_train_epochs) == 0)
+    fail(ExitCode::usage,
+         "num_train_epochs: {} of an epoch of {} steps is not even one; give more, or max_steps: 1",
+         config.num_train_epochs, stream.steps(0));
+}
+
 void compare(const Checkpoint& resume, RunConfig& config) {
   const std::string changed = compare_with_checkpoint(resume, config);
   config.micro_batch = read_resume_point(resume).micro_batch;  // it decides the order of sums
@@ -53,11 +81,13 @@ int run(const Options& options) {
   if (!config.do_train)
     fail(ExitCode::usage, "do_train: false leaves nothing to train; use `lazytrain eval {}` to evaluate",
          options.file);
+  require_not_replaced(options.file, config.output_dir);
   const StopSignals signals;
   const ModelFolder model(config.model_name_or_path);
   require_positions(config, model.architecture());
   static_cast<void>(model.check_export(config.output_dir));
   const OutputLock lock(config.output_dir);
+  require_no_foreign_checkpoints(config.output_dir);
   for (const std::string& line : recover_output_folder(lock)) log::info("{}", line);
   for (const std::string& name : remove_stale_temporaries(lock))
     log::info("removed {}, left by a run that was killed", name);
@@ -69,6 +99,7 @@ int run(const Options& options) {
   if (resume) compare(*resume, config);
   const RunData data = load_run_data(
       config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
+  require_steps(config, data);
   const SessionOptions session = training_options(config, model.architecture());
   const PlanningInputs inputs =
       planning_inputs(config, model.architecture(), session, supervised_fraction(data));

@@ -3,7 +3,60 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/error.h"
+#include "program/verifier.h"
+#include "runtime/workspace.h"
+
 namespace lazytrain {
+namespace {
+
+// Layers x calls of a layer in one Program, as in planning: a longer one takes long to make and gains
+// nothing.
+constexpr std::int64_t kMostLayerCalls = 1 << 12;
+
+// The slots of each call where `needed` slots are spread over the fewest calls of at most `most`.
+std::int64_t spread(std::int64_t needed, std::int64_t most) {
+  const std::int64_t calls = (needed + most - 1) / most;
+  return (needed + calls - 1) / calls;
+}
+
+}  // namespace
+
+Program plan_evaluation(const LoweringContext& context, DataType type, const Machine& machine,
+                        const EvaluationNeed& need) {
+  const PackingOptions packing{.slot_tokens = need.slot_tokens,
+                               .slots_per_step = 1,
+                               .packing = need.packing,
+                               .shuffle = false,
+                               .seed = 0};
+  const std::int64_t needed =
+      std::max<std::int64_t>(1, pack_epoch(need.samples, need.used, packing, 0).slots());
+  const std::int64_t micro_batch = std::max<std::int64_t>(1, need.micro_batch);
+  const std::int64_t calls = std::max<std::int64_t>(1, kMostLayerCalls / context.architecture.layers);
+  std::int64_t most =
+      std::min({need.most_slots, calls * micro_batch, kMaxStepTokens / need.slot_tokens, needed});
+  for (most = std::max<std::int64_t>(1, most);;
+       most = most > micro_batch ? std::max(micro_batch, most / 2) : most - 1) {
+    const std::int64_t slots = spread(needed, most);
+    const BatchGeometry batch{
+        .slots = slots, .slot_tokens = need.slot_tokens, .micro_batch = std::min(micro_batch, slots)};
+    const WorkspaceBytes workspace =
+        workspace_bytes(context.architecture, type, batch.micro_batch, batch.slot_tokens);
+    Program program = lower_evaluate(context, batch, need.weight_slots, workspace);
+    const bool fits = program.device_bytes <= need.device_budget &&
+                      (machine.tiers == TierModel::unified || program.host_bytes <= machine.host_capacity);
+    if (fits) {
+      verify_or_throw(program, machine);
+      return program;
+    }
+    if (most > 1) continue;
+    fail(ExitCode::does_not_fit,
+         "evaluating one slot of {} tokens needs {} on the device and {} on the host, which have {} and {}; "
+         "raise device_memory or lower cutoff_len",
+         need.slot_tokens, format_bytes(program.device_bytes), format_bytes(program.host_bytes),
+         format_bytes(need.device_budget), format_bytes(machine.host_capacity));
+  }
+}
 
 StepTokens step_tokens(const PackedBatch& batch) {
   return {.slots = batch.slots,

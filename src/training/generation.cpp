@@ -133,10 +133,12 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
                                [](std::int64_t sum, const auto& prompt) {
                                  return sum + static_cast<std::int64_t>(prompt.size());
                                }));
+  const auto prompts = std::max<std::int64_t>(1, std::ssize(request.prompts));
   GenerationPlan plan;
-  for (std::int64_t sequences =
-           std::clamp<std::int64_t>(static_cast<std::int64_t>(request.prompts.size()), 1, most);
-       sequences >= 1; sequences /= 2) {
+  for (std::int64_t limit = std::clamp<std::int64_t>(most, 1, prompts); limit >= 1; limit /= 2) {
+    // Evenly over the groups: a last group of few sequences would cost as much as a full one.
+    const std::int64_t groups = (prompts + limit - 1) / limit;
+    const std::int64_t sequences = (prompts + groups - 1) / groups;
     plan.geometry = {.sequences = sequences,
                      .capacity = longest + request.max_new_tokens,
                      .prefill = {.slots = 1, .slot_tokens = slot_tokens, .micro_batch = 1}};
@@ -153,13 +155,15 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
       return plan;
     }
   }
+  // A device of its own takes its memory from the host's.
+  const bool host_lacks = plan.programs.decode.device_bytes <= machine.device_capacity &&
+                          plan.programs.prefill.device_bytes <= machine.device_capacity;
   fail(ExitCode::does_not_fit,
        "generating one sequence of {} tokens needs {} on the device and {} on the host, more than the "
-       "budgets of {} and {}; "
-       "raise device_memory or lower max_new_tokens",
+       "budgets of {} and {}; {} device_memory or lower max_new_tokens",
        longest + request.max_new_tokens, format_bytes(plan.programs.decode.device_bytes),
        format_bytes(plan.programs.decode.host_bytes), format_bytes(machine.device_capacity),
-       format_bytes(machine.host_capacity));
+       format_bytes(machine.host_capacity), host_lacks ? "lower" : "raise");
 }
 
 std::vector<Generated> generate(Session& session, const GenerationPlan& plan,

@@ -277,7 +277,7 @@ CHECKPOINT = [
     Case("step of text", 4, "not a checkpoint manifest", manifest(step="two")),
     Case("file outside", 4, "not a checkpoint manifest", resumed(outside, "done/checkpoint-2")),
     Case("state that was edited", 4, "is damaged: its checksum", forged(step=1)),
-    Case("states left out", 4, "it cannot be resumed from", resumed(without_states)),
+    Case("files left out of the manifest", 4, "manifest.json is damaged: its checksum", resumed(without_states, "done/checkpoint-2")),
     Case("another model", 4, "written with another model", other_model),
     Case("other data", 4, "other training data", resumed(nothing, dataset="test")),
     Case("another precision", 4, "resume with the same precision", resumed(nothing, bf16="false")),
@@ -338,10 +338,10 @@ DISK = [
     Case("disk full", 6, "", setting(), file_limit=200_000),
     Case("disk full at the plan", 6, "plan.json", lambda work: ["plan", work.yaml], file_limit=100),
     Case("disk full at an import", 6, "", lambda work: gguf(lambda good: None)(work), file_limit=2000),
-    Case("model not to be read", 6, "Permission denied", unreadable("model/model.safetensors"), unprivileged=True),
-    Case("model folder not to be entered", 6, "Permission denied", unreadable("model"), unprivileged=True),
-    Case("data not to be read", 6, "Permission denied", unreadable("data/sums.json"), unprivileged=True),
-    Case("run.yaml not to be read", 6, "Permission denied", unreadable("run.yaml"), unprivileged=True),
+    Case("model not to be read", 4, "permission denied", unreadable("model/model.safetensors"), unprivileged=True),
+    Case("model folder not to be entered", 4, "permission denied", unreadable("model"), unprivileged=True),
+    Case("data not to be read", 3, "permission denied", unreadable("data/sums.json"), unprivileged=True),
+    Case("run.yaml not to be read", 2, "permission denied", unreadable("run.yaml"), unprivileged=True),
     Case("plan into no folder", 6, "cannot create it", lambda work: ["plan", work.yaml, "--out", "/nowhere/plan.json"]),
 ]
 
