@@ -15,6 +15,7 @@ constexpr std::int64_t kTokenStep = 64;
 // Layer calls that are lowered for advice, some seconds' worth. Where they are used up, an offer may be
 // smaller than the best one, or be left out.
 constexpr std::int64_t kMostLoweredCalls = 1 << 18;
+constexpr std::int64_t kMostCallsOfAStep = 1 << 12;  // as planning itself (portfolio.cpp)
 
 // "122MB": whole megabytes, rounded up, as a config takes it.
 std::string budget(Bytes bytes) {
@@ -69,9 +70,10 @@ class Advice {
   std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
     const bool unified = inputs_.context.tiers == TierModel::unified;
     std::optional<LeanSize> least;
-    if (lowered_ > kMostLoweredCalls) return least;
+    const std::int64_t calls = batch.micro_batches() * inputs_.context.architecture.layers;
+    if (calls > kMostCallsOfAStep || lowered_ > kMostLoweredCalls) return least;
     constexpr std::int64_t kShapes = 12;  // at most, of policy auto
-    lowered_ += kShapes * batch.micro_batches() * inputs_.context.architecture.layers;
+    lowered_ += kShapes * calls;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))
       if (size.device <= inputs_.machine.device_capacity &&
           (unified || size.host <= inputs_.machine.host_capacity) && (!least || size.device < least->device))

@@ -131,7 +131,7 @@ def main():
             report.check(f"{name} ends with 130 within 10 s", alive and code == 130 and seconds < 10,
                          (alive, code, seconds, errors))
             report.check(f"{name} says what a signal does", "\nstopping; " in errors, errors)
-        code, text = on_terminal(program, "train", config, "max_steps=100000", f"output_dir={work / 'stopped'}",
+        code, text = on_terminal(program, "train", config, "max_steps=100000", "save_steps=0", f"output_dir={work / 'stopped'}",
                                  interrupt_at="loss")
         report.check("train on a terminal ends with 130", code == 130, (code, text[-300:]))
     print(f"command-line: {'FAIL: ' + ', '.join(report.wrong) if report.wrong else 'PASS'}")
