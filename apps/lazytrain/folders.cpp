@@ -67,7 +67,14 @@ int run_export(const ExportOptions& options) {
   const ModelFolder folder(options.model);
   static_cast<void>(folder.check_export(options.out));
   require_free(options.out, options.overwrite);
-  export_checkpoint(Checkpoint(options.checkpoint), folder, options.out, options.dtype);
+  const StopSignals signals(OnSignal::end);
+  try {
+    export_checkpoint(Checkpoint(options.checkpoint), folder, options.out, options.dtype, [&] {
+      if (signals.requested()) throw Stopped();
+    });
+  } catch (const Stopped&) {
+    return static_cast<int>(ExitCode::interrupted);
+  }
   print("{}: the model of {}\n", options.out, options.checkpoint);
   return 0;
 }

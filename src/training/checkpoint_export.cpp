@@ -11,7 +11,8 @@
 namespace lazytrain {
 
 void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
-                       const std::filesystem::path& out, const std::string& dtype) {
+                       const std::filesystem::path& out, const std::string& dtype,
+                       const std::function<void()>& before_group) {
   const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
                                                      checkpoint.path() / "lazytrain_state.json");
   if (state.model_fingerprint != architecture_fingerprint(model))
@@ -20,6 +21,7 @@ void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
   const DataType type = state.type_bytes == 2 ? DataType::bf16 : DataType::f32;
   const std::vector<GroupStateLayout> layouts = state_layouts(model.groups(), type, state.moments);
   model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
+    if (before_group) before_group();
     const MappedFile weights = checkpoint.map(fmt::format("group-{:03}.weights", group));
     const MappedFile states = checkpoint.map(fmt::format("group-{:03}.states", group));
     if (static_cast<std::int64_t>(weights.bytes().size()) < std::ssize(values) * state.type_bytes ||

@@ -15,8 +15,6 @@
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
-#include "program/verifier.h"
-#include "runtime/workspace.h"
 #include "training/evaluation.h"
 #include "training/moments.h"
 #include "training/output_folder.h"
@@ -109,7 +107,7 @@ class Trainer {
                           .tokens = progress.tokens(),
                           .step_seconds = 0,
                           .median_step = median(step_seconds_),
-                          .median_compute = median(compute_seconds_),
+                          .median_compute = median(step_seconds_) * median(compute_parts_),
                           .last_loss = last_loss_,
                           .device_peak = session_.executor().highest_byte_touched(Tier::device),
                           .host_peak = run_.machine.tiers == TierModel::unified
@@ -149,24 +147,16 @@ class Trainer {
 
   void prepare_evaluation() {
     if (config_.eval_strategy == "no" || run_.data.eval_samples.empty()) return;
-    // As many slots a call as fit beside nothing else, at most what the configuration asks for.
-    const std::int64_t micro_batch =
-        std::min(run_.plan.batch.micro_batch, config_.per_device_eval_batch_size);
-    for (std::int64_t slots = config_.per_device_eval_batch_size; slots >= 1;
-         slots = slots > micro_batch ? std::max(micro_batch, slots / 2) : slots - 1) {
-      const BatchGeometry batch{
-          .slots = slots, .slot_tokens = config_.cutoff_len, .micro_batch = std::min(micro_batch, slots)};
-      const WorkspaceBytes workspace =
-          workspace_bytes(run_.model.architecture(), run_.session.type, batch.micro_batch, batch.slot_tokens);
-      Program program = lower_evaluate(session_.context(), batch, run_.plan.weight_slots, workspace);
-      const bool fits =
-          program.device_bytes <= std::max(run_.program.device_bytes, run_.machine.device_capacity) &&
-          (run_.machine.tiers == TierModel::unified || program.host_bytes <= run_.machine.host_capacity);
-      if (!fits && slots > 1) continue;
-      verify_or_throw(program, run_.machine);
-      evaluate_ = std::move(program);
-      return;
-    }
+    evaluate_ = plan_evaluation(
+        session_.context(), run_.session.type, run_.machine,
+        {.samples = run_.data.eval_source(),
+         .used = run_.data.eval_samples,
+         .packing = config_.packing,
+         .slot_tokens = config_.cutoff_len,
+         .most_slots = config_.per_device_eval_batch_size,
+         .micro_batch = std::min(run_.plan.batch.micro_batch, config_.per_device_eval_batch_size),
+         .weight_slots = run_.plan.weight_slots,
+         .device_budget = std::max(run_.program.device_bytes, run_.machine.device_capacity)});
   }
 
   void step() {
@@ -177,7 +167,7 @@ class Trainer {
     const StepOutcome outcome = session_.executor().train(run_.program, step_tokens(batch),
                                                           adamw_step(config_, lr, state_.updates + 1),
                                                           step_seconds_.size() < kTimedSteps);
-    if (!outcome.timings.empty()) compute_seconds_.push_back(compute_time(outcome));
+    if (!outcome.timings.empty()) compute_parts_.push_back(compute_time(outcome) / outcome.seconds);
     ++state_.step;
     state_.tokens += batch.real_tokens;
     session_samples_ += batch.documents;
@@ -218,11 +208,15 @@ class Trainer {
     if (non_finite_ < kNonFiniteLimit) return;
     drain();
     save(config_.save_only_model);
+    std::string older;
+    for (const CheckpointInfo& info : list_checkpoints(config_.output_dir))
+      if (info.fault.empty() && info.path != last_checkpoint_ && info.step <= state_.step - kNonFiniteLimit)
+        older = fmt::format(", an earlier one in {}", info.path.string());
     fail(ExitCode::numerics,
-         "the gradients of {} steps in a row were not finite; the state after the last good one is in {}; "
-         "lower learning_rate or "
-         "look at the data of these steps",
-         kNonFiniteLimit, last_checkpoint_.string());
+         "the gradients of {} steps in a row were not finite; the state after the last good one is in {}{}; "
+         "lower learning_rate or look at the data of these steps, and go on from one of them with "
+         "resume_from_checkpoint",
+         kNonFiniteLimit, last_checkpoint_.string(), older);
   }
 
   void drain() { session_.executor().drain(update_); }
@@ -267,6 +261,8 @@ class Trainer {
     last_checkpoint_ = writer.commit();
     last_save_ = state_.step;
     log_->write_state(point());
+    // What may be needed to go back before steps that were not finite stays.
+    if (non_finite_ > 0) return;
     prune_checkpoints(run_.lock, last_checkpoint_, config_.save_total_limit.value_or(0));
     remove_runs_set_aside(run_.lock, last_checkpoint_);
   }
@@ -374,7 +370,8 @@ class Trainer {
   TrainerState state_;
   TrainerLog* log_ = nullptr;
   Progress* progress_ = nullptr;
-  std::vector<Seconds> step_seconds_, compute_seconds_;
+  std::vector<Seconds> step_seconds_;
+  std::vector<double> compute_parts_;  // of the first steps: the part in which the compute stream was busy
   double last_loss_ = 0, loss_total_ = 0;
   std::int64_t loss_steps_ = 0, non_finite_ = 0, session_samples_ = 0;
   std::int64_t last_save_ = -1;  // the step whose checkpoint in output_dir holds everything; -1 none

@@ -41,7 +41,8 @@ struct TrainingResult {
   std::int64_t tokens = 0;   // real tokens of this session
   Seconds step_seconds = 0;  // of this session's steps, without evaluation and saving
   Seconds median_step = 0;
-  Seconds median_compute = 0;  // of the compute stream, in the first steps
+  Seconds median_compute =
+      0;  // the median step times the part that the compute stream was busy in the first steps
   double last_loss = 0;
   Bytes device_peak, host_peak;  // highest byte written in each arena
   Bytes resident;                // anonymous and shared memory of the process after the last step
@@ -56,7 +57,10 @@ struct TrainingResult {
 TrainingResult train(const TrainingRun& run);
 
 // The checkpoint's masters (checkpoint_export.cpp) as a model folder of the same shape as `model`.
+// `before_group` is called before each group of parameters; what it throws ends the export, which leaves
+// nothing.
 void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
-                       const std::filesystem::path& out, const std::string& dtype);
+                       const std::filesystem::path& out, const std::string& dtype,
+                       const std::function<void()>& before_group = {});
 
 }  // namespace lazytrain
