@@ -122,6 +122,10 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  // The rename would put a file in the place of a device or a pipe.
+  std::error_code ignored;
+  if (std::filesystem::exists(path_, ignored) && !std::filesystem::is_regular_file(path_, ignored))
+    fail(ExitCode::disk, "{}: not a regular file; choose another name", path_.string());
   temporary_ = path_;
   temporary_ += ".tmp-" + std::to_string(getpid());
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

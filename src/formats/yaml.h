@@ -42,7 +42,8 @@ struct YamlNode {
 
 // Parses one document; empty text is a null node. Error(code) as "where:line:column: what".
 [[nodiscard]] YamlNode parse_yaml(std::string_view text, const std::string& where, ExitCode code);
-// Reads a file, or all that a pipe or terminal gives (/dev/stdin); a missing or empty one, or one that is plainly something else, is Error(code) naming it.
+// Reads a file, or all that a pipe or terminal gives (/dev/stdin); a missing or empty one, or one that is
+// plainly something else, is Error(code) naming it.
 [[nodiscard]] YamlNode read_yaml(const std::filesystem::path& path, ExitCode code);
 
 }  // namespace lazytrain

@@ -26,11 +26,11 @@ class Paths : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  static std::string sentence(const std::function<void()>& call) {
+  static std::string sentence(const std::function<void()>& call, ExitCode code = ExitCode::data) {
     try {
       call();
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_EQ(error.code(), code);
       return error.what();
     }
     return "";
@@ -104,6 +104,11 @@ TEST_F(Paths, StreamsAreReadUpToALimit) {
   close(ends[0]);
   EXPECT_THAT(sentence([] { (void)read_stream("/dev/zero", 1000, ExitCode::data); }),
               HasSubstr("more than 1000 bytes"));
+}
+
+TEST_F(Paths, NothingButAFileIsReplaced) {
+  ASSERT_EQ(mkfifo((root_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(sentence([&] { AtomicFile(root_ / "pipe"); }, ExitCode::disk), HasSubstr("not a regular file"));
 }
 
 }  // namespace
