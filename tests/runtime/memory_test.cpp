@@ -111,10 +111,14 @@ TEST_P(StrayAccess, EndsTheRun) {
     const Program* programs[] = {&program};
     session.allocate(programs);
     random_parameters(5)(session);
-    // The op believes that its last operand is 64 bytes shorter than what it touches.
-    for (const Op& op : program.ops)
-      if (op.kind == kind)
-        program.buffers[static_cast<std::size_t>(op.operands.back().buffer)].size -= Bytes{64};
+    // The op believes that its last operand of some size is 64 bytes shorter than what it touches.
+    for (const Op& op : program.ops) {
+      if (op.kind != kind) continue;
+      const auto operand = std::find_if(op.operands.rbegin(), op.operands.rend(), [&](const Operand& one) {
+        return program.at(one.buffer).size > Bytes{64};
+      });
+      program.buffers[static_cast<std::size_t>(operand->buffer)].size -= Bytes{64};
+    }
     session.executor().train(program, full_batch(architecture).view(), {.lr = 1e-3});
   };
   EXPECT_DEATH(run_with_short_buffers(), "use-after-poison");
