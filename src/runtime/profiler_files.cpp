@@ -12,7 +12,6 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/system_memory.h"
-#include "core/threads.h"
 #include "formats/json.h"
 #include "runtime/profiler.h"
 
@@ -29,12 +28,6 @@ std::string key_text(const Architecture& a, const ProfileOptions& options) {
                      size_of(options.type), options.slot_tokens, options.micro_batch,
                      to_string(device.memory_model), device.compute_threads, device.host_threads,
                      device.split_cores, cpu_instruction_set(), processor_name());
-}
-
-// By others: asked before this process works.
-bool machine_is_busy() {
-  double load = 0;
-  return getloadavg(&load, 1) == 1 && load > 0.5 * available_cores();
 }
 
 // A layer that takes longer than this for forward and backward is not measured without being asked to.
@@ -121,13 +114,8 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
   // A thorough table is as good for a quick question.
   ProfileOptions thorough = options;
   thorough.quick = false;
-  // What was measured beside other work is used only while there is other work: a quiet machine is measured
-  // anew.
-  const bool busy = machine_is_busy();
-  std::filesystem::path own = cost_file(architecture, options);
-  if (busy) own.replace_extension(".busy.json");
   for (const std::filesystem::path& path :
-       {cost_file(architecture, thorough), cost_file(architecture, options), own}) {
+       {cost_file(architecture, thorough), cost_file(architecture, options)}) {
     if (!std::filesystem::exists(path)) continue;
     try {
       return read_cost_table(path);
@@ -152,12 +140,9 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
     return modelled;
   }
   const CostTable costs = measure_costs(architecture, options);
-  if (busy)
-    log::warning(
-        "the machine is busy with other work: the costs that were measured, and the simulated times, are too "
-        "long");
+  const std::filesystem::path path = cost_file(architecture, options);
   try {
-    write_cost_table(own, costs);
+    write_cost_table(path, costs);
   } catch (const Error& error) {
     log::warning("the measured costs are not kept: {}", error.what());
   }
