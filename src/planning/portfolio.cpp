@@ -19,11 +19,9 @@ namespace {
 
 // Differences of less than this count as none when the planner chooses between plans.
 constexpr double kSameStep = 1e-3;
-// Layers x micro-batches of one step: a longer Program would take minutes to plan and gain nothing.
-constexpr std::int64_t kMostLayerCalls = 1 << 12;
 // Layer calls of all micro-batch sizes together that are tried once a plan fits: the sizes beyond are small,
 // and the time to plan them would grow without end.
-constexpr std::int64_t kMostPlannedCalls = 1 << 12;
+constexpr std::int64_t kMostPlannedCalls = kMostLayerCalls;
 
 struct Best {
   std::unique_ptr<Candidate> candidate;  // none where nothing fits

@@ -15,7 +15,6 @@ constexpr std::int64_t kTokenStep = 64;
 // Layer calls that are lowered for advice, some seconds' worth. Where they are used up, an offer may be
 // smaller than the best one, or be left out.
 constexpr std::int64_t kMostLoweredCalls = 1 << 18;
-constexpr std::int64_t kMostCallsOfAStep = 1 << 12;  // as planning itself (portfolio.cpp)
 
 // "122MB": whole megabytes, rounded up, as a config takes it.
 std::string budget(Bytes bytes) {
@@ -71,7 +70,7 @@ class Advice {
     const bool unified = inputs_.context.tiers == TierModel::unified;
     std::optional<LeanSize> least;
     const std::int64_t calls = batch.micro_batches() * inputs_.context.architecture.layers;
-    if (calls > kMostCallsOfAStep || lowered_ > kMostLoweredCalls) return least;
+    if (calls > kMostLayerCalls || lowered_ > kMostLoweredCalls) return least;
     constexpr std::int64_t kShapes = 12;  // at most, of policy auto
     lowered_ += kShapes * calls;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))

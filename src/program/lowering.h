@@ -13,6 +13,10 @@
 
 namespace lazytrain {
 
+// Layers x calls of a layer in one Program: a longer one takes long to make, to lay out and to verify, and
+// gains nothing. Planning and evaluation keep to it.
+inline constexpr std::int64_t kMostLayerCalls = 1 << 12;
+
 // Elements of a gradient whose squares make one partial sum of its norm. The runtime holds it against the
 // device's.
 inline constexpr std::int64_t kNormRun = 65536;

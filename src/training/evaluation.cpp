@@ -10,10 +10,6 @@
 namespace lazytrain {
 namespace {
 
-// Layers x calls of a layer in one Program, as in planning: a longer one takes long to make and gains
-// nothing.
-constexpr std::int64_t kMostLayerCalls = 1 << 12;
-
 // The slots of each call where `needed` slots are spread over the fewest calls of at most `most`.
 std::int64_t spread(std::int64_t needed, std::int64_t most) {
   const std::int64_t calls = (needed + most - 1) / most;
