@@ -15,37 +15,14 @@ std::int64_t padded(std::int64_t rows, std::int64_t most) {
 
 }  // namespace
 
-LinearForward Head::projection(std::int64_t rows) const {
-  return {.type = type_,
-          .rows = rows,
-          .slot_rows = rows,
-          .in = architecture_.hidden,
-          .out = architecture_.vocab,
-          .x = nullptr,
-          .weight = nullptr,
-          .y = nullptr};
-}
-
-LinearInputGradient Head::projection_input(std::int64_t rows) const {
-  return {.type = type_,
-          .rows = rows,
-          .slot_rows = rows,
-          .in = architecture_.hidden,
-          .out = architecture_.vocab,
-          .dy = nullptr,
-          .weight = nullptr,
-          .dx = nullptr};
-}
-
-LinearWeightGradient Head::projection_weight(std::int64_t rows) const {
-  return {.type = type_,
-          .rows = rows,
-          .slot_rows = rows,
-          .in = architecture_.hidden,
-          .out = architecture_.vocab,
-          .dy = nullptr,
-          .x = nullptr,
-          .dweight = nullptr};
+template <typename Product>
+Product Head::projection(std::int64_t rows) const {
+  Product product{};
+  product.type = type_;
+  product.rows = product.slot_rows = rows;
+  product.in = architecture_.hidden;
+  product.out = architecture_.vocab;
+  return product;
 }
 
 void Head::prepare(Device& device, std::int64_t slot_tokens, bool backward) const {
@@ -55,10 +32,10 @@ void Head::prepare(Device& device, std::int64_t slot_tokens, bool backward) cons
     for (std::int64_t count = 1; count <= std::min(step, slot_tokens - begin); ++count)
       sizes.insert(padded(count, slot_tokens - begin));
   for (const std::int64_t rows : sizes) {
-    device.prepare(projection(rows));
+    device.prepare(projection<LinearForward>(rows));
     if (!backward) continue;
-    device.prepare(projection_input(rows));
-    LinearWeightGradient weight = projection_weight(rows);
+    device.prepare(projection<LinearInputGradient>(rows));
+    auto weight = projection<LinearWeightGradient>(rows);
     for (const bool accumulate : {true, false}) {
       weight.accumulate = accumulate;
       device.prepare(weight);
@@ -95,7 +72,7 @@ void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, st
                                     .x = x,
                                     .weight = call.norm_weight,
                                     .y = normed});
-  LinearForward project = projection(rows);
+  auto project = projection<LinearForward>(rows);
   project.x = normed;
   project.weight = call.projection;
   project.y = logits;
@@ -114,13 +91,13 @@ void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, st
   device.run(stream, entropy);
   if (gradients != nullptr) {
     void* dnormed = scratch.take(rows * a.hidden * size);
-    LinearWeightGradient weight = projection_weight(rows);
+    auto weight = projection<LinearWeightGradient>(rows);
     weight.dy = logits;
     weight.x = normed;
     weight.dweight = gradients->projection;
     weight.accumulate = !fresh;
     device.run(stream, weight);
-    LinearInputGradient input = projection_input(rows);
+    auto input = projection<LinearInputGradient>(rows);
     input.dy = logits;
     input.weight = call.projection;
     input.dx = dnormed;

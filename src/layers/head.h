@@ -66,10 +66,9 @@ class Head {
   void chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, std::int64_t count,
              const HeadGradients* gradients, bool fresh, void* dx, Scratch& scratch) const;
 
-  // The projection and its two gradients of `rows` rows, without their buffers.
-  [[nodiscard]] LinearForward projection(std::int64_t rows) const;
-  [[nodiscard]] LinearInputGradient projection_input(std::int64_t rows) const;
-  [[nodiscard]] LinearWeightGradient projection_weight(std::int64_t rows) const;
+  // The projection of `rows` rows, or one of its gradients, without its buffers.
+  template <typename Product>
+  [[nodiscard]] Product projection(std::int64_t rows) const;
 
   Architecture architecture_;
   DataType type_;
