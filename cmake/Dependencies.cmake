@@ -10,6 +10,7 @@ find_package(CLI11 REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 
 # oneDNN's package names its targets DNNL::dnnl; an IMPORTED target of our own keeps one spelling.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp PATHS "${LAZYTRAIN_VENV}/include" NO_DEFAULT_PATH)
