@@ -1,10 +1,11 @@
 // Rates of the scratch file by method, chunk and depth, from which the defaults of ScratchOptions were
 // chosen.
-//   disk_bench [FOLDER] [--quick] [--size MB]
-// Blocks of 32 MiB are moved in an order that no read-ahead guesses; rates are medians over the rounds.
+//   disk_bench [FOLDER] [--size MB] [--rounds N]
+// Blocks of 32 MiB are moved in an order that no read-ahead guesses.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -50,10 +51,9 @@ double cpu_seconds_now() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-struct Rates {
-  double first_write = 0, write = 0, read = 0, both = 0;  // GB/s; `both` adds the two directions
-  double cpu = 0;                                         // core seconds for 1 GB read and 1 GB written
-};
+// GB/s; `both` adds the two directions. `cpu`: core seconds for 1 GB written and 1 GB read.
+constexpr std::array kColumns{"first", "write", "read", "both", "cpu"};
+using Figures = std::array<double, kColumns.size()>;
 
 class Runner {
  public:
@@ -62,27 +62,20 @@ class Runner {
 
   [[nodiscard]] std::string method() const { return file_.method(); }
 
-  Rates run(int rounds) {
-    Rates rates;
+  Figures run() {
     const double moved = kBlock.gigabytes() * static_cast<double>(blocks_);
-    rates.first_write = moved / timed([&] { pass(true, 0, blocks_); });
-    std::vector<double> write, read, both;
+    Figures figures{};
+    figures[0] = moved / timed([&] { pass(true, 0, blocks_); });
     const double cpu = cpu_seconds_now();
-    for (int i = 0; i < rounds; ++i) {
-      write.push_back(moved / timed([&] { pass(true, 0, blocks_); }));
-      read.push_back(moved / timed([&] { pass(false, 0, blocks_); }));
-    }
-    rates.cpu = (cpu_seconds_now() - cpu) / (moved * rounds);
-    for (int i = 0; i < rounds; ++i)
-      both.push_back(moved / timed([&] {
-                       std::thread writer([&] { pass(true, 0, blocks_ / 2); });
-                       pass(false, blocks_ / 2, blocks_);
-                       writer.join();
-                     }));
-    rates.write = median(write);
-    rates.read = median(read);
-    rates.both = median(both);
-    return rates;
+    figures[1] = moved / timed([&] { pass(true, 0, blocks_); });
+    figures[2] = moved / timed([&] { pass(false, 0, blocks_); });
+    figures[4] = (cpu_seconds_now() - cpu) / moved;
+    figures[3] = moved / timed([&] {
+                   std::thread writer([&] { pass(true, 0, blocks_ / 2); });
+                   pass(false, blocks_ / 2, blocks_);
+                   writer.join();
+                 });
+    return figures;
   }
 
  private:
@@ -91,10 +84,6 @@ class Runner {
     const double begin = seconds_now();
     work();
     return seconds_now() - begin;
-  }
-  static double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
   }
   // Every block from `begin` up to `end` once, in steps of 5, which is prime to the counts used here.
   void pass(bool writing, std::int64_t begin, std::int64_t end) {
@@ -113,31 +102,51 @@ class Runner {
   Buffer written_ = make_buffer(), read_ = make_buffer();
 };
 
-void measure(const std::string& folder, Bytes size, const ScratchOptions& options, int rounds) {
-  Runner runner(folder, size, options);
-  const Rates rates = runner.run(rounds);
-  const bool ring = runner.method().starts_with("io_uring");
-  const std::string requests =
-      ring ? fmt::format("{:>5} KiB x {:<2}", options.chunk.value / 1024, options.depth) : "";
-  fmt::print("{:<36} {:<14} {:>6.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>7.3f}\n", runner.method(), requests,
-             rates.first_write, rates.write, rates.read, rates.both, rates.cpu);
-  std::fflush(stdout);
+struct Case {
+  ScratchOptions options;
+  std::string name;
+  std::vector<Figures> rounds;
+};
+
+// The median of the rounds, and the best of them, which says more on a machine that others use as well.
+void print(const Case& measured) {
+  fmt::print("{:<52}", measured.name);
+  for (std::size_t column = 0; column < kColumns.size(); ++column) {
+    std::vector<double> values;
+    for (const Figures& figures : measured.rounds) values.push_back(figures[column]);
+    std::sort(values.begin(), values.end());
+    const bool time = column + 1 == kColumns.size();
+    const int digits = time ? 3 : 2;
+    fmt::print(" {:>13}", fmt::format("{:.{}f} ({:.{}f})", values[values.size() / 2], digits,
+                                      time ? values.front() : values.back(), digits));
+  }
+  fmt::print("\n");
 }
 
-int run(const std::string& folder, Bytes size, bool quick) {
-  fmt::print("{} in {}; GB/s, core seconds for 1 GB each way\n", format_bytes(size), folder);
-  fmt::print("{:<36} {:<14} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "method", "requests", "first", "write", "read",
-             "both", "cpu");
-  const int rounds = quick ? 1 : 5;
+// Cases take turns, so that a busy minute does not fall on one of them.
+int run(const std::string& folder, Bytes size, int rounds) {
+  std::vector<Case> cases;
   for (const std::int64_t kib : {256, 512, 1024, 2048, 4096})
     for (const int depth : {4, 8, 16, 32})
-      if (!quick || (kib == 1024 && depth == 8))
-        measure(folder, size, {.chunk = {kib * 1024}, .depth = depth, .best = ScratchMethod::uring}, rounds);
+      cases.push_back({.options = {.chunk = {kib * 1024}, .depth = depth, .best = ScratchMethod::uring},
+                       .name = fmt::format(", {} KiB x {}", kib, depth),
+                       .rounds = {}});
   for (const ScratchMethod method : {ScratchMethod::direct, ScratchMethod::cached}) {
-    ScratchOptions options;
-    options.best = method;
-    measure(folder, size, options, rounds);
+    cases.push_back({});
+    cases.back().options.best = method;
   }
+  for (int round = 0; round < rounds; ++round)
+    for (Case& one : cases) {
+      Runner runner(folder, size, one.options);
+      if (round == 0) one.name = runner.method() + one.name;
+      one.rounds.push_back(runner.run());
+    }
+  fmt::print("{} in {}, {} rounds: GB/s, and core seconds for 1 GB each way; median (best)\n",
+             format_bytes(size), folder, rounds);
+  fmt::print("{:<52}", "");
+  for (const char* column : kColumns) fmt::print(" {:>13}", column);
+  fmt::print("\n");
+  for (const Case& one : cases) print(one);
   return 0;
 }
 
@@ -148,19 +157,19 @@ int main(int argc, char** argv) {
   using namespace lazytrain;
   std::string folder = ".";
   Bytes size{16 * bench::kBlock.value};
-  bool quick = false;
+  int rounds = 5;
   try {
     for (int i = 1; i < argc; ++i) {
       const std::string word = argv[i];
-      if (word == "--quick")
-        quick = true;
+      if (word == "--rounds" && i + 1 < argc)
+        rounds = std::max(std::atoi(argv[++i]), 1);
       else if (word == "--size" && i + 1 < argc)
         size = Bytes{std::max<std::int64_t>(std::atoll(argv[++i]) * 1'000'000 / bench::kBlock.value, 2) *
                      bench::kBlock.value};
       else
         folder = word;
     }
-    return bench::run(folder, size, quick);
+    return bench::run(folder, size, rounds);
   } catch (const std::exception& error) {
     fmt::print(stderr, "disk_bench: {}\n", error.what());
     return 1;

@@ -21,7 +21,9 @@
 #include "core/threads.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/library_version.h"
+#include "runtime/disk_rates.h"
 #include "runtime/profiler.h"
+#include "runtime/scratch_file.h"
 #include "standard_output.h"
 
 namespace lazytrain {
@@ -222,6 +224,24 @@ void disk(Report& report, const std::string& folder) {
                             format_duration(writing / gigabytes)));
 }
 
+// What a run that keeps data on disk between uses would get here.
+void scratch_disk(Report& report, const std::string& folder) {
+  try {
+    const ScratchFile file(folder, {kScratchAlignment});
+    const DiskRates rates = measure_disk(folder);
+    report.line("scratch disk",
+                fmt::format("{:.2f} GB/s written, {:.2f} GB/s read, {:.2f} GB/s both at once; {}",
+                            rates.write, rates.read, rates.both, rates.method));
+    if (!file.passed_over().empty())
+      report.note(
+          fmt::format("{}: a faster way to the scratch disk is not open ({})", folder, file.passed_over()));
+    if (file.in_memory())
+      report.note(fmt::format("{}: this folder is in memory; a scratch file here would save none", folder));
+  } catch (const Error& error) {
+    report.note(fmt::format("no data can be kept on disk during a run: {}", error.what()));
+  }
+}
+
 int run(const Options& options) {
   Report report;
   const int threads = options.threads > 0 ? options.threads : available_cores();
@@ -231,6 +251,7 @@ int run(const Options& options) {
   memory(report);
   rates(report, threads);
   disk(report, options.folder);
+  scratch_disk(report, options.folder);
   report.line("measured costs", cost_folder().string());
   return report.finish();
 }

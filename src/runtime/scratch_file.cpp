@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/magic.h>
-#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -205,10 +204,6 @@ void ScratchFile::make_room() {
   };
   // Asked first: allocating until nothing is left would take the disk from everybody for a while.
   if (size_ > free_bytes(descriptor_)) no_room("");
-  rlimit longest{};  // going past it would be a signal, not an error
-  if (getrlimit(RLIMIT_FSIZE, &longest) == 0 && longest.rlim_cur < static_cast<rlim_t>(size_.value))
-    fail(ExitCode::disk, "{}: the scratch file needs {}, files may have {} here; raise `ulimit -f`",
-         folder_.string(), format_bytes(size_), format_bytes({static_cast<std::int64_t>(longest.rlim_cur)}));
   int result = 0;
   do result = fallocate(descriptor_, 0, 0, size_.value);
   while (result != 0 && errno == EINTR);

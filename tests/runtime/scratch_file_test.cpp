@@ -1,0 +1,360 @@
+// The scratch file: what is written comes back by every method, misuse and bad places are refused, and
+// nothing is ever left in its folder.
+#include "runtime/scratch_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "runtime/allocation_watch.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lazytrain-scratch-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] bool empty() const { return std::filesystem::is_empty(path); }
+  std::filesystem::path path;
+};
+
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t size)
+      : size_(static_cast<std::size_t>(size)),
+        data_(static_cast<std::byte*>(std::aligned_alloc(kScratchAlignment, size_))) {}
+  ~Buffer() { std::free(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  [[nodiscard]] std::span<std::byte> first(std::int64_t size) {
+    return {data_, static_cast<std::size_t>(size)};
+  }
+  [[nodiscard]] std::span<std::byte> all() { return {data_, size_}; }
+
+ private:
+  std::size_t size_;
+  std::byte* data_;
+};
+
+void fill(std::span<std::byte> bytes, std::uint64_t seed) {
+  Random random(seed);
+  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    const std::uint64_t word = random.next();
+    std::memcpy(bytes.data() + i, &word, 8);
+  }
+}
+
+// What `work` throws, "" where it does not.
+std::string disk_error(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::disk);
+    return error.what();
+  }
+  return "";
+}
+
+// A child process that changes what belongs to a process; true where `holds` does.
+bool in_child(const std::function<bool()>& holds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    bool result = false;
+    try {
+      result = holds();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    _exit(result ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Small requests, so that a transfer is many of them.
+ScratchOptions options(ScratchMethod best) {
+  return {.chunk = {64 << 10}, .depth = 4, .best = best};
+}
+
+std::string name_of(const ::testing::TestParamInfo<ScratchMethod>& tested) {
+  return std::array{"uring", "direct", "cached"}[static_cast<std::size_t>(tested.param)];
+}
+
+class Scratch : public ::testing::TestWithParam<ScratchMethod> {};
+INSTANTIATE_TEST_SUITE_P(Methods, Scratch,
+                         ::testing::Values(ScratchMethod::uring, ScratchMethod::direct,
+                                           ScratchMethod::cached),
+                         name_of);
+
+TEST_P(Scratch, SaysHowItReachesTheDisk) {
+  const Folder folder;
+  const ScratchFile file(folder.path, {kMiB}, options(GetParam()));
+  const std::vector<std::string> methods{"io_uring, O_DIRECT", "pread/pwrite, O_DIRECT",
+                                         "pread/pwrite through the page cache"};
+  const auto asked = methods.begin() + static_cast<int>(GetParam());
+  const auto used = std::find(methods.begin(), methods.end(), file.method());
+  ASSERT_NE(used, methods.end()) << file.method();
+  EXPECT_GE(used - asked, 0);
+  EXPECT_EQ(file.passed_over().empty(), used == asked) << file.passed_over();
+}
+
+TEST_P(Scratch, GivesBackWhatWasWritten) {
+  const Folder folder;
+  constexpr std::int64_t kBlocks = 2048, kMost = 400;
+  ScratchFile file(folder.path, {kBlocks * kScratchAlignment - 100}, options(GetParam()));
+  ASSERT_EQ(file.size(), Bytes{kBlocks * kScratchAlignment});
+  std::vector<std::byte> expected(static_cast<std::size_t>(file.size().value));  // unwritten bytes are zero
+  Buffer buffer(kMost * kScratchAlignment);
+  Random random(3);
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const auto blocks = static_cast<std::int64_t>(random.below(i % 3 == 0 ? kMost + 1 : 20));
+    const auto block =
+        static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(kBlocks - blocks + 1)));
+    const std::span<std::byte> piece = buffer.first(blocks * kScratchAlignment);
+    std::byte* reference = expected.data() + block * kScratchAlignment;
+    fill(piece, i);
+    if (i % 2 == 0) {
+      std::copy(piece.begin(), piece.end(), reference);
+      file.write({block * kScratchAlignment}, piece);
+    } else {
+      file.read({block * kScratchAlignment}, piece);
+      ASSERT_TRUE(std::equal(piece.begin(), piece.end(), reference)) << "transfer " << i;
+    }
+  }
+  Buffer whole(file.size().value);
+  file.read({0}, whole.all());
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), whole.all().begin()));
+}
+
+TEST_P(Scratch, ReadsWhileItWrites) {
+  const Folder folder;
+  constexpr std::int64_t kPiece = 300 * kScratchAlignment, kPieces = 16;
+  ScratchFile file(folder.path, {2 * kPieces * kPiece}, options(GetParam()));
+  Buffer written(kPiece), read(kPiece), expected(kPiece);
+  const auto seed = [](std::int64_t round, std::int64_t piece) {
+    return static_cast<std::uint64_t>(round * 100 + piece);
+  };
+  const auto write_half = [&](std::int64_t round) {
+    for (std::int64_t i = 0; i < kPieces; ++i) {
+      fill(written.all(), seed(round, i));
+      file.write({(round % 2 * kPieces + i) * kPiece}, written.all());
+    }
+  };
+  write_half(0);
+  for (std::int64_t round = 1; round <= 6; ++round) {  // each round reads what the last one wrote
+    std::thread writer(write_half, round);
+    for (std::int64_t i = 0; i < kPieces; ++i) {
+      fill(expected.all(), seed(round - 1, i));
+      file.read({((round - 1) % 2 * kPieces + i) * kPiece}, read.all());
+      EXPECT_TRUE(std::ranges::equal(read.all(), expected.all())) << "round " << round << ", piece " << i;
+    }
+    writer.join();
+  }
+}
+
+TEST_P(Scratch, AllocatesNothingForATransfer) {
+  if (!test::kCanWatchAllocations) GTEST_SKIP() << "the sanitizer's allocator must stay in place";
+  const Folder folder;
+  ScratchFile file(folder.path, {4 * kMiB}, options(GetParam()));
+  Buffer buffer(4 * kMiB);
+  fill(buffer.all(), 1);
+  test::AllocationWatch watch(1);
+  for (int i = 0; i < 3; ++i) {
+    file.write({0}, buffer.all());
+    file.read({0}, buffer.all());
+  }
+  const test::AllocationCount count = watch.stop();
+  EXPECT_EQ(count.all, 0U) << count.first_large;
+}
+
+TEST_P(Scratch, RefusesTransfersThatAreNotAlignedOrLeaveTheFile) {
+  const Folder folder;
+  ScratchFile file(folder.path, {kMiB}, options(GetParam()));
+  Buffer buffer(2 * kMiB);
+  const std::span<std::byte> block = buffer.first(kScratchAlignment);
+  const auto refused = [&](std::int64_t offset, std::span<std::byte> bytes) {
+    EXPECT_THROW(file.read({offset}, bytes), std::logic_error) << offset << ", " << bytes.size();
+    EXPECT_THROW(file.write({offset}, bytes), std::logic_error) << offset << ", " << bytes.size();
+  };
+  refused(512, block);
+  refused(0, buffer.first(kScratchAlignment + 512));
+  refused(0, buffer.all().subspan(512, kScratchAlignment));
+  refused(kMiB, block);
+  refused(-kScratchAlignment, block);
+  refused(INT64_MAX - INT64_MAX % kScratchAlignment, block);
+  refused(0, buffer.all());
+  file.read({kMiB - kScratchAlignment}, block);
+  file.write({kMiB}, buffer.first(0));
+}
+
+// The limit on file sizes cuts one request short and refuses the next.
+TEST_P(Scratch, ContinuesShortTransfersAndReportsWhatStopsThem) {
+  const Folder folder;
+  EXPECT_TRUE(in_child([&] {
+    ScratchFile file(folder.path, {4 * kMiB}, options(GetParam()));
+    Buffer buffer(4 * kMiB), read(4 * kMiB);
+    fill(buffer.all(), 5);
+    std::signal(SIGXFSZ, SIG_IGN);
+    constexpr std::int64_t kLimit = 2 * kMiB + 3 * kScratchAlignment;
+    const rlimit limit{kLimit, kLimit};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
+    const std::string told = disk_error([&] { file.write({0}, buffer.all()); });
+    if (told !=
+        folder.path.string() +
+            ": cannot write the scratch file: File too large; check the disk or choose another folder") {
+      std::fprintf(stderr, "%s\n", told.c_str());
+      return false;
+    }
+    // Both directions work on, and what was written before the limit is there.
+    file.write({0}, buffer.first(kLimit));
+    file.read({0}, read.all());
+    return std::ranges::equal(read.first(kLimit), buffer.first(kLimit));
+  }));
+}
+
+TEST(ScratchFolder, HoldsNothingThatCanBeSeen) {
+  const Folder folder;
+  const std::filesystem::path nested = folder.path / "made" / "for it";
+  {
+    ScratchFile file(nested, {kMiB});
+    Buffer buffer(kMiB);
+    file.write({0}, buffer.all());
+    EXPECT_TRUE(std::filesystem::is_empty(nested));
+    // The file is the one open descriptor whose name starts with the folder's; it has all its room already.
+    std::int64_t room = -1;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code closed;
+      const std::string target = std::filesystem::read_symlink(entry.path(), closed).string();
+      struct stat status {};
+      if (target.starts_with(nested.string() + "/") && stat(entry.path().c_str(), &status) == 0)
+        room = status.st_blocks * 512;
+    }
+    EXPECT_GE(room, kMiB);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(nested));
+}
+
+TEST(ScratchFolder, IsEmptyAfterAKill) {
+  const Folder folder;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    ScratchFile file(folder.path, {4 * kMiB});
+    Buffer buffer(4 * kMiB);
+    fill(buffer.all(), 1);
+    for (;;) {
+      file.write({0}, buffer.all());
+      if (write(ready[1], "x", 1) != 1) _exit(1);
+    }
+  }
+  close(ready[1]);
+  char byte = 0;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);  // it has written, and does again
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(ready[0]);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(ScratchFolder, MustHaveRoom) {
+  const Folder folder;
+  const std::string told = disk_error([&] { ScratchFile file(folder.path, {std::int64_t{1} << 60}); });
+  EXPECT_THAT(told, ::testing::MatchesRegex(folder.path.string() +
+                                            ": the scratch file needs 1152921.50 TB, .* are free; free some "
+                                            "space or choose another folder"));
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(ScratchFolder, MustBeAFolderThatCanBeWritten) {
+  const Folder folder;
+  const std::filesystem::path taken = folder.path / "taken";
+  std::ofstream(taken) << "a file";
+  for (const std::filesystem::path& path : {taken, taken / "below"})
+    EXPECT_EQ(disk_error([&] { ScratchFile file(path, {kMiB}); }),
+              path.string() +
+                  ": cannot make this folder for the scratch file: Not a directory; choose another folder");
+  EXPECT_TRUE(in_child([&] {
+    const std::filesystem::path closed = folder.path / "closed";
+    std::filesystem::create_directory(closed);
+    if (chmod(closed.c_str(), 0555) != 0 || chmod(folder.path.c_str(), 0755) != 0) return false;
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) return false;
+    return disk_error([&] { ScratchFile file(closed, {kMiB}); }) ==
+           closed.string() + ": cannot make a scratch file here: Permission denied; choose another folder";
+  }));
+}
+
+void expect_round_trip(ScratchFile& file) {
+  Buffer written(kMiB), read(kMiB);
+  fill(written.all(), 9);
+  file.write({0}, written.all());
+  file.read({0}, read.all());
+  EXPECT_TRUE(std::ranges::equal(read.all(), written.all()));
+}
+
+TEST(ScratchMethods, TheEnvironmentCanRuleOutTheRing) {
+  const Folder folder;
+  setenv("LAZYTRAIN_IO", "pread", 1);
+  ScratchFile file(folder.path, {kMiB});
+  unsetenv("LAZYTRAIN_IO");
+  EXPECT_THAT(file.method(), ::testing::StartsWith("pread/pwrite"));
+  expect_round_trip(file);
+}
+
+TEST(ScratchMethods, AForbiddenRingIsPassedOver) {
+  const Folder folder;
+  EXPECT_TRUE(in_child([&] {
+    sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the call's number
+                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{4, program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+      return false;
+    ScratchFile file(folder.path, {kMiB});
+    expect_round_trip(file);
+    return file.method().starts_with("pread/pwrite") && !::testing::Test::HasFailure() &&
+           (file.passed_over() == "io_uring: Operation not permitted" ||
+            file.passed_over().starts_with(
+                "O_DIRECT"));  // of a file system that would not take the ring anyway
+  }));
+}
+
+}  // namespace
+}  // namespace lazytrain
