@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ostream>
 
 #include "runtime/scratch_file.h"
 #include "runtime/scratch_support.h"
@@ -36,40 +37,48 @@ TEST(ScratchMethods, TheEnvironmentCanRuleOutTheRing) {
   expect_round_trip(file);
 }
 
-// What a kernel, a sandbox or a file system may lack: a system call, or a bit of its third argument.
+// What a kernel, a sandbox or a file system may lack: a system call, or one with this second argument (0:
+// any) and this bit in its third (0: any).
 struct Lack {
   const char* what;
-  unsigned call, bit, error;
+  unsigned call, second, bit, error;
   const char* method;       // what the file then uses where nothing else is lacking
   const char* passed_over;  // what it says about that
 };
 
 bool forbid(const Lack& lack) {
-  constexpr unsigned kCall = 0, kThird = 32;  // offsets in seccomp_data
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kCall),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, lack.call, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kThird),
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, lack.bit, 0, static_cast<__u8>(lack.bit == 0 ? 0 : 1)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | lack.error),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog filter{6, program};
+  constexpr unsigned kCall = 0, kSecond = 24, kThird = 32;  // offsets in seccomp_data
+  const auto compare = static_cast<__u16>(BPF_JMP | BPF_K | (lack.second == 0 ? BPF_JGE : BPF_JEQ));
+  const auto without_bit = static_cast<__u8>(lack.bit == 0 ? 0 : 1);
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kCall),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, lack.call, 0, 5),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSecond),
+                           BPF_JUMP(compare, lack.second, 0, 3),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kThird),
+                           BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, lack.bit, 0, without_bit),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | lack.error),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{8, program};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+std::ostream& operator<<(std::ostream& out, const Lack& lack) {
+  return out << lack.what;
 }
 
 class Lacking : public ::testing::TestWithParam<Lack> {};
 INSTANTIATE_TEST_SUITE_P(
     Scratch, Lacking,
-    ::testing::Values(Lack{"RingSetup", __NR_io_uring_setup, 0, ENOSYS, "pread/pwrite, O_DIRECT",
+    ::testing::Values(Lack{"RingSetup", __NR_io_uring_setup, 0, 0, ENOSYS, "pread/pwrite, O_DIRECT",
                            "io_uring: Function not implemented"},
-                      Lack{"RingEntry", __NR_io_uring_enter, 0, EPERM, "pread/pwrite, O_DIRECT",
+                      Lack{"RingEntry", __NR_io_uring_enter, 0, 0, EPERM, "pread/pwrite, O_DIRECT",
                            "io_uring: Operation not permitted"},
-                      Lack{"DirectAccess", __NR_fcntl, O_DIRECT, EINVAL,
+                      Lack{"DirectAccess", __NR_fcntl, F_SETFL, O_DIRECT, EINVAL,
                            "pread/pwrite through the page cache", "O_DIRECT: Invalid argument"},
-                      Lack{"UnnamedFiles", __NR_openat, O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP,
+                      Lack{"UnnamedFiles", __NR_openat, 0, O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP,
                            "io_uring, O_DIRECT", ""},
-                      Lack{"Allocation", __NR_fallocate, 0, EOPNOTSUPP, "io_uring, O_DIRECT", ""}),
+                      Lack{"Allocation", __NR_fallocate, 0, 0, EOPNOTSUPP, "io_uring, O_DIRECT", ""}),
     [](const ::testing::TestParamInfo<Lack>& lack) { return std::string(lack.param.what); });
 
 TEST_P(Lacking, IsMadeUpFor) {
