@@ -42,6 +42,16 @@ INSTANTIATE_TEST_SUITE_P(Methods, Scratch,
                                            ScratchMethod::cached),
                          name_of);
 
+// The one open descriptor whose name starts with the folder's.
+int descriptor_in(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const std::string target = std::filesystem::read_symlink(entry.path(), closed).string();
+    if (target.starts_with(folder.string() + "/")) return std::stoi(entry.path().filename().string());
+  }
+  return -1;
+}
+
 TEST_P(Scratch, SaysHowItReachesTheDisk) {
   const Folder folder;
   const ScratchFile file(folder.path, {kMiB}, options(GetParam()));
@@ -80,6 +90,18 @@ TEST_P(Scratch, GivesBackWhatWasWritten) {
   Buffer whole(file.size().value);
   file.read({0}, whole.all());
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), whole.all().begin()));
+}
+
+// Longer than any single request of any method.
+TEST_P(Scratch, GivesBackALongTransfer) {
+  const Folder folder;
+  constexpr std::int64_t kLong = 67 * kMiB + kScratchAlignment;
+  ScratchFile file(folder.path, {kLong + kMiB}, options(GetParam()));
+  Buffer written(kLong), read(kLong);
+  fill(written.all(), 8);
+  file.write({kMiB}, written.all());
+  file.read({kMiB}, read.all());
+  EXPECT_TRUE(std::ranges::equal(read.all(), written.all()));
 }
 
 TEST_P(Scratch, ReadsWhileItWrites) {
@@ -143,8 +165,8 @@ TEST_P(Scratch, RefusesTransfersThatAreNotAlignedOrLeaveTheFile) {
   file.write({kMiB}, buffer.first(0));
 }
 
-// The limit on file sizes cuts one request short and refuses the next.
-TEST_P(Scratch, ContinuesShortTransfersAndReportsWhatStopsThem) {
+// The limit on file sizes cuts one request short and refuses the others.
+TEST_P(Scratch, WorksOnAfterAFailure) {
   const Folder folder;
   EXPECT_TRUE(in_child([&] {
     ScratchFile file(folder.path, {4 * kMiB}, options(GetParam()));
@@ -168,6 +190,21 @@ TEST_P(Scratch, ContinuesShortTransfersAndReportsWhatStopsThem) {
   }));
 }
 
+// The last request of the read comes back short, and the rest of it empty.
+TEST_P(Scratch, ReportsAFileThatBecameShorter) {
+  const Folder folder;
+  ScratchFile file(folder.path, {kMiB}, options(GetParam()));
+  Buffer buffer(kMiB);
+  fill(buffer.all(), 2);
+  file.write({0}, buffer.all());
+  ASSERT_EQ(ftruncate(descriptor_in(folder.path), kMiB - kScratchAlignment), 0);
+  EXPECT_EQ(
+      disk_error([&] { file.read({0}, buffer.all()); }),
+      folder.path.string() +
+          ": cannot read the scratch file: Input/output error; check the disk or choose another folder");
+  file.read({0}, buffer.first(kMiB - kScratchAlignment));
+}
+
 // Whether the file system of `folder` can give a file its room without writing it.
 bool can_allocate(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "allocated";
@@ -184,15 +221,9 @@ TEST(ScratchFolder, HoldsNothingThatCanBeSeen) {
   {
     ScratchFile file(nested, {kMiB});
     EXPECT_TRUE(std::filesystem::is_empty(nested));
-    // The file is the one open descriptor whose name starts with the folder's; it has all its room already.
-    std::int64_t room = -1;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code closed;
-      const std::string target = std::filesystem::read_symlink(entry.path(), closed).string();
-      struct stat status {};
-      if (target.starts_with(nested.string() + "/") && stat(entry.path().c_str(), &status) == 0)
-        room = status.st_blocks * 512;
-    }
+    struct stat status {};
+    ASSERT_EQ(fstat(descriptor_in(nested), &status), 0);
+    const std::int64_t room = status.st_blocks * 512;  // it has all of it already
     EXPECT_GE(room, can_allocate(folder.path) ? kMiB : 0);
     Buffer buffer(kMiB);
     file.write({0}, buffer.all());
