@@ -33,6 +33,13 @@ int run(const Options& options) {
   print("{}", tiers_table(planned.program, inputs.machine));
   print("{}", policies_table(planned.table, inputs.machine));
   print("{}", step_summary(planned, inputs.machine, inputs.costs));
+  if (config.max_steps > 0) {
+    if (planned.program.disk_bytes.value > 0)
+      print("  {} steps write {:.3g} TB to {}\n", config.max_steps,
+            disk_writes(planned.program).gigabytes() * static_cast<double>(config.max_steps) / 1e3,
+            scratch_folder(config).string());
+    require_few_writes(config, planned.program, config.max_steps);
+  }
   if (options.listing) print("{}", listing(planned.program));
   write_json(options.out, to_json(planned.plan));
   print("plan written to {}\n", options.out);

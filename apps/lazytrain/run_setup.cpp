@@ -1,12 +1,15 @@
 #include "run_setup.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/log.h"
 #include "core/system_memory.h"
 #include "core/threads.h"
+#include "runtime/disk_rates.h"
 #include "runtime/profiler.h"
 #include "runtime/workspace.h"
+#include "training/checkpoint.h"
 #include "training/moments.h"
 
 namespace lazytrain {
@@ -127,9 +130,67 @@ Machine machine_of(const RunConfig& config) {
   return machine;
 }
 
+std::filesystem::path scratch_folder(const RunConfig& config) {
+  if (config.scratch_dir) return *config.scratch_dir;
+  return config.output_dir.empty() ? "." : config.output_dir;
+}
+
+SessionOptions options_for(SessionOptions options, const RunConfig& config, const Plan& plan) {
+  options.homes = plan.groups;
+  options.scratch_folder = scratch_folder(config);
+  if (emulated(config)) {
+    options.disk_read = config.disk_read_gbps;
+    options.disk_write = config.disk_write_gbps;
+  }
+  return options;
+}
+
+void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps) {
+  const double terabytes =
+      static_cast<double>(disk_writes(program).value) * static_cast<double>(steps) / 1e12;
+  if (terabytes <= config.max_disk_writes_tb) return;
+  fail(ExitCode::disk,
+       "the run would write {:.3g} TB to {} ({} a step, {} steps), and writing wears drives: give "
+       "max_disk_writes_tb: {:.3g} to allow it, or a larger {} that keeps optimizer states off the disk",
+       terabytes, scratch_folder(config).string(), format_bytes(disk_writes(program)), steps,
+       std::ceil(terabytes * 1.01 * 100) / 100, emulated(config) ? "host_memory" : "device_memory");
+}
+
 ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session) {
   return {.type = session.type, .device = session.device, .slot_tokens = config.cutoff_len, .quick = true};
 }
+
+namespace {
+
+// The disk is looked at where it may be needed: where weights, states and gradients fill more than half of
+// their tier. Its rates are measured once for a file system.
+void find_disk(PlanningInputs& inputs, const RunConfig& config) {
+  inputs.states_home = config.states_home == "host"   ? StatesHome::host
+                       : config.states_home == "disk" ? StatesHome::disk
+                                                      : StatesHome::automatic;
+  if (inputs.states_home == StatesHome::host) return;
+  Machine& machine = inputs.machine;
+  const Program parameters = lower_update_only(inputs.context);
+  const bool unified = machine.tiers == TierModel::unified;
+  const Bytes needed = unified ? parameters.device_bytes : parameters.host_bytes;
+  const Bytes has = unified ? machine.device_capacity : machine.host_capacity;
+  if (inputs.states_home == StatesHome::automatic && needed.value <= has.value / 2) return;
+  const std::filesystem::path folder = scratch_folder(config);
+  machine.disk_capacity = free_space(folder);
+  const bool given = emulated(config) && config.disk_read_gbps > 0 && config.disk_write_gbps > 0;
+  if (given) {
+    machine.disk_read = config.disk_read_gbps;
+    machine.disk_write = config.disk_write_gbps;
+    return;
+  }
+  const DiskRates rates = load_or_measure_disk(folder);
+  machine.disk_read = rates.read;
+  machine.disk_write = rates.write;
+  log::info("scratch disk at {}: {:.1f} GB/s read, {:.1f} GB/s written ({})", folder.string(), rates.read,
+            rates.write, rates.method);
+}
+
+}  // namespace
 
 PlanningInputs planning_inputs(const RunConfig& config, const Architecture& architecture,
                                const SessionOptions& session, double supervised_fraction) {
@@ -146,6 +207,7 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
                 .micro_batch = config.micro_batch.value_or(0)},
       .supervised_fraction = supervised_fraction,
       .optimizer_overlap = {}};
+  find_disk(inputs, config);
   if (config.policy == "every-k") inputs.every_k = config.every_k;
   if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";
   return inputs;

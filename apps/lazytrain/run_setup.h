@@ -2,6 +2,7 @@
 // options, the costs.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,6 +30,12 @@ SessionOptions session_options(const RunConfig& config, bool training, std::int6
 // Of a training run, the optimizer's states included.
 SessionOptions training_options(const RunConfig& config, const Architecture& architecture);
 Machine machine_of(const RunConfig& config);
+// Where a training run keeps what is on disk: scratch_dir, or else output_dir.
+std::filesystem::path scratch_folder(const RunConfig& config);
+// The options of a session that runs `plan`.
+SessionOptions options_for(SessionOptions options, const RunConfig& config, const Plan& plan);
+// Error(disk) where a run of `steps` steps would write more to the scratch disk than max_disk_writes_tb.
+void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps);
 // How costs are measured for a run: with its threads, types and slots; quickly.
 ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session);
 

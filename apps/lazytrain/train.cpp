@@ -58,14 +58,16 @@ void require_not_replaced(const std::filesystem::path& file, const std::filesyst
            file.string());
 }
 
-// A run of no steps would hand out the model as it came.
-void require_steps(const RunConfig& config, const RunData& data) {
-  if (config.max_steps > 0) return;
+// Steps of the run. One of no steps would hand out the model as it came.
+std::int64_t require_steps(const RunConfig& config, const RunData& data) {
+  if (config.max_steps > 0) return config.max_steps;
   const BatchStream stream(data.train.samples, data.train_samples, packing_options(config));
-  if (stream.total_steps(config.num_train_epochs) == 0)
+  const std::int64_t steps = stream.total_steps(config.num_train_epochs);
+  if (steps == 0)
     fail(ExitCode::usage,
          "num_train_epochs: {} of an epoch of {} steps is not even one; give more, or max_steps: 1",
          config.num_train_epochs, stream.steps(0));
+  return steps;
 }
 
 void compare(const Checkpoint& resume, RunConfig& config) {
@@ -97,9 +99,10 @@ int run(const Options& options) {
   const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
   config.template_name = text.chat_template.name();
   if (resume) compare(*resume, config);
+  const std::int64_t done = resume ? resume->step() : 0;
   const RunData data = load_run_data(
       config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
-  require_steps(config, data);
+  const std::int64_t steps = require_steps(config, data);
   const SessionOptions session = training_options(config, model.architecture());
   const PlanningInputs inputs =
       planning_inputs(config, model.architecture(), session, supervised_fraction(data));
@@ -110,13 +113,15 @@ int run(const Options& options) {
   say(policies_table(planned.table, inputs.machine));
   say(step_summary(planned, inputs.machine, inputs.costs));
 
+  require_few_writes(config, planned.program, steps - done);
+
   const TrainingResult result = train({.config = config,
                                        .model = model,
                                        .data = data,
                                        .machine = inputs.machine,
                                        .plan = planned.plan,
                                        .program = planned.program,
-                                       .session = session,
+                                       .session = options_for(session, config, planned.plan),
                                        .lock = lock,
                                        .resume = std::move(resume),
                                        .signals = signals});
@@ -133,6 +138,10 @@ int run(const Options& options) {
     say(fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
                     format_bytes(arenas), format_bytes(kProcessAllowance), format_bytes(result.resident),
                     static_cast<double>(result.tokens) / result.step_seconds));
+    if (!result.disk_method.empty())
+      say(fmt::format("scratch disk: {}; {} written in {} steps\n", result.disk_method,
+                      format_bytes(result.session_steps * disk_writes(planned.program)),
+                      result.session_steps));
   }
   if (result.interrupted) {
     log::info("{}",

@@ -45,6 +45,10 @@ constexpr Bytes align_up(Bytes size, std::int64_t alignment) {
 // Every buffer starts on a cache line, which is also the widest vector register.
 inline constexpr std::int64_t kBufferAlignment = 64;
 
+// Bytes that are moved to and from a disk past the page cache begin and end on multiples of this, in the file
+// and in memory.
+inline constexpr std::int64_t kDiskAlignment = 4096;
+
 // Decoder layer 0..L-1.
 struct LayerIndex {
   std::int32_t value = 0;

@@ -117,7 +117,7 @@ SliceFunction slice_function(InstructionSet set, DataType gradient, DataType wei
                                    : slice_function<bfloat16, bfloat16>(set, precision);
 }
 
-// Elements first..first + kSlice of a tensor, as far as it goes.
+// Elements first..first + kSlice of a tensor's part, as far as it goes.
 TensorSlice tensor_slice(const AdamWStateGroup& group, const TensorState& tensor, std::int64_t first) {
   const std::int64_t element = tensor.range.begin + first;
   const auto part = [&](const StatePart& at, std::int64_t offset) -> std::byte* {
@@ -125,13 +125,14 @@ TensorSlice tensor_slice(const AdamWStateGroup& group, const TensorState& tensor
   };
   const std::int64_t moment = tensor.precision == MomentPrecision::eight_bit ? 1 : 4;
   constexpr std::int64_t kScale = sizeof(BlockScale);
-  return {.gradient = static_cast<const std::byte*>(group.gradient) + element * size_of(group.gradient_type),
+  return {.gradient = static_cast<const std::byte*>(group.gradient) +
+                      (element - group.gradient_first) * size_of(group.gradient_type),
           .weight = static_cast<std::byte*>(group.weight) + element * size_of(group.layout->weights),
           .residual = reinterpret_cast<std::uint16_t*>(part(tensor.residual, first * 2)),
           .exp_avg = part(tensor.exp_avg, first * moment),
           .exp_avg_sq = part(tensor.exp_avg_sq, first * moment),
           .scales = reinterpret_cast<BlockScale*>(part(tensor.scales, first / kStateBlock * kScale)),
-          .first = first,
+          .first = tensor.first + first,
           .count = std::min(kSlice, tensor.range.end - element)};
 }
 static_assert(kSlice % kStateBlock == 0);

@@ -56,14 +56,15 @@ enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step);
 void adamw_update(ThreadPool& pool, const AdamWGroup& group, const AdamWStep& step, InstructionSet set);
 
-// One group whose states are laid out by group_state_layout. Weights and gradients have the group's element
-// index; what no tensor of the layout covers is left alone.
+// One group, or one piece of it, whose states are laid out by group_state_layout or piece_layout. Weights
+// have the group's element index; what no tensor of the layout covers is left alone.
 struct AdamWStateGroup {
   const GroupStateLayout* layout = nullptr;
   DataType gradient_type = DataType::bf16;  // or f32
   const void* gradient = nullptr;
-  void* weight = nullptr;      // layout->weights. bf16: master_to_bfloat16(master, index in its tensor)
-  std::byte* state = nullptr;  // layout->bytes, aligned to kBufferAlignment
+  std::int64_t gradient_first = 0;  // the group's element at which `gradient` begins
+  void* weight = nullptr;           // layout->weights. bf16: master_to_bfloat16(master, index in its tensor)
+  std::byte* state = nullptr;       // layout->bytes, aligned to kBufferAlignment
 };
 
 // The same update with masters split into weight and residual (or fp32 weights, their own masters), and

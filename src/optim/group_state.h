@@ -39,10 +39,15 @@ struct TensorShape {
   bool embedding_or_head = false;  // has a row per token: most rows have no gradient in a step
 };
 
+// A group's state comes in pieces of at most this many elements, each of them contiguous: what is read from
+// disk, updated and written back at once.
+inline constexpr std::int64_t kStatePieceElements = std::int64_t{8} << 20;
+
 struct MomentOptions {
   StateFormat format = StateFormat::adamw_32bit;
   MomentPrecision embeddings = MomentPrecision::fp32;  // of the embedding and the head, in formats with codes
   double hybrid_fraction = 0.5;                        // adamw_hybrid: of all parameters, 0..1
+  std::int64_t piece_elements = kStatePieceElements;   // tests make them small
 };
 
 // Tensors below this many elements keep fp32 moments: they are no memory, and often sensitive.
@@ -68,8 +73,10 @@ struct StatePart {
   Bytes bytes = {};
 };
 
+// A tensor, or the part of one that lies in a piece.
 struct TensorState {
-  ParameterRange range = {};
+  ParameterRange range = {};  // of the part
+  std::int64_t first = 0;     // index in the tensor at which the part begins: a multiple of 256
   MomentPrecision precision = MomentPrecision::fp32;
   StatePart residual = {};    // uint16 per element: lower half of the master; only with bf16 weights
   StatePart exp_avg = {};     // float per element, or a signed code per element
@@ -77,14 +84,26 @@ struct TensorState {
   StatePart scales = {};  // BlockScale per 256 elements of the tensor (optim/block_codes.h); only with codes
 };
 
+struct StatePiece {
+  std::int64_t begin = 0, end = 0;  // elements of the group, from the first tensor's first to the last's last
+  std::size_t first = 0, tensors = 0;  // entries of GroupStateLayout::tensors
+  Bytes offset = {}, bytes = {};       // in the state; both multiples of kDiskAlignment
+};
+
 struct GroupStateLayout {
   DataType weights = DataType::bf16;
-  std::vector<TensorState> tensors = {};  // in the order given
+  std::vector<TensorState> tensors = {};  // parts, in the order given
+  std::vector<StatePiece> pieces = {};    // one after the other, without gaps
   Bytes bytes = {};                       // of the whole state; its start must be aligned to kBufferAlignment
 };
 
 // `weights`: bf16 or f32. Padding between parts is part of the state's bytes: zeros that nothing changes.
-[[nodiscard]] GroupStateLayout group_state_layout(std::span<const TensorPrecision> tensors, DataType weights);
+// Where the pieces are cut depends on `piece_elements` (a multiple of 256) and the tensors' sizes alone.
+[[nodiscard]] GroupStateLayout group_state_layout(std::span<const TensorPrecision> tensors, DataType weights,
+                                                  std::int64_t piece_elements = kStatePieceElements);
+
+// One piece alone: its tensors, with offsets from the piece's start; ranges still count the group's elements.
+[[nodiscard]] GroupStateLayout piece_layout(const GroupStateLayout& layout, const StatePiece& piece);
 
 // Bytes of state per parameter for large tensors: for tables.
 [[nodiscard]] double state_bytes_per_parameter(MomentPrecision precision, DataType weights);

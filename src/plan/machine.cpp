@@ -18,6 +18,9 @@ nlohmann::json to_json(const Machine& machine) {
           {"emulated", machine.emulated},
           {"device_capacity", machine.device_capacity.value},
           {"host_capacity", machine.host_capacity.value},
+          {"disk_capacity", machine.disk_capacity.value},
+          {"disk_read_gbps", machine.disk_read},
+          {"disk_write_gbps", machine.disk_write},
           {"h2d_gbps", machine.h2d},
           {"d2h_gbps", machine.d2h},
           {"duplex_gbps", machine.duplex},
@@ -38,6 +41,9 @@ Machine machine_from_json(const nlohmann::json& json, const std::string& where) 
   machine.emulated = fields.boolean("emulated", false);
   machine.device_capacity = {fields.integer("device_capacity", 1, std::int64_t{1} << 50)};
   machine.host_capacity = {fields.integer("host_capacity", 0, std::int64_t{1} << 50)};
+  machine.disk_capacity = {fields.integer("disk_capacity", 0, std::int64_t{1} << 60)};
+  machine.disk_read = fields.number("disk_read_gbps", 0, 1e5);
+  machine.disk_write = fields.number("disk_write_gbps", 0, 1e5);
   machine.h2d = fields.number("h2d_gbps", 0, 1e5);
   machine.d2h = fields.number("d2h_gbps", 0, 1e5);
   machine.duplex = fields.number("duplex_gbps", 0, 2e5);

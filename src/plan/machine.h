@@ -22,6 +22,9 @@ struct Machine {
   bool emulated = false;  // said in every print-out
   Bytes device_capacity;  // unified: the one budget
   Bytes host_capacity;    // unified: 0
+  // Of the file system that keeps optimizer states and gradients between uses; 0 = there is none to use.
+  Bytes disk_capacity = {};
+  double disk_read = 0, disk_write = 0;  // GB/s, measured or given; above 0 where there is a disk
   // GB/s; 0 = not limited by the link (an unpaced emulation copies at memory speed, see CostTable).
   double h2d = 0, d2h = 0, duplex = 0;
   double optimizer_rate = 0;  // parameters per second of UpdateLayer, 0 = as measured in the CostTable

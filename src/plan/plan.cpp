@@ -39,11 +39,31 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     refuse(fmt::format("offload_lag {}", plan.offload_lag));
   if (plan.fetch_lead < 0 || plan.fetch_lead > (1 << 20))
     refuse(fmt::format("fetch_lead {}", plan.fetch_lead));
+  if (!plan.groups.empty() && plan.groups.size() != layers + 2)
+    refuse(
+        fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    if (!plan.groups[g].gradient_on_disk) continue;
+    if (!plan.groups[g].states_on_disk) refuse("a gradient is on disk only beside states on disk");
+    if (g == 0 || g == layers + 1) refuse("only gradients of decoder layers can be on disk");
+  }
   for (const Block& block : blocks_of(plan))
     if (block.end - block.begin > 1)
       for (std::int32_t l = block.begin; l < block.end; ++l)
         if (plan.layers[static_cast<std::size_t>(l)].stash != StashLevel::none)
           refuse(fmt::format("layer {} stashes inside a recomputed block", l));
+}
+
+std::vector<GroupPlan> groups_on_disk(std::int64_t level, std::int64_t layers) {
+  if (level <= 0) return {};
+  const std::int64_t groups = layers + 2;
+  std::vector<GroupPlan> homes(static_cast<std::size_t>(groups));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    GroupPlan& home = homes[static_cast<std::size_t>(g)];
+    home.states_on_disk = g >= groups - level;
+    home.gradient_on_disk = g >= 1 && g <= layers && g > layers - (level - groups);
+  }
+  return homes;
 }
 
 std::vector<Block> blocks_of(const Plan& plan) {
@@ -66,6 +86,10 @@ nlohmann::json to_json(const Plan& plan) {
     layers.push_back({{"stash", to_string(layer.stash)},
                       {"stash_device_micro_batches", layer.stash_device_micro_batches},
                       {"weights_resident", layer.weights_resident}});
+  nlohmann::json groups = nlohmann::json::array();
+  for (const GroupPlan& group : plan.groups)
+    groups.push_back(
+        {{"states_on_disk", group.states_on_disk}, {"gradient_on_disk", group.gradient_on_disk}});
   return {{"version", Plan::kVersion},
           {"policy", plan.policy},
           {"slots", plan.batch.slots},
@@ -73,6 +97,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"micro_batch", plan.batch.micro_batch},
           {"boundaries", boundaries},
           {"layers", layers},
+          {"groups", groups},
           {"weight_slots", plan.weight_slots},
           {"fetch_lead", plan.fetch_lead},
           {"offload_lag", plan.offload_lag},
@@ -111,6 +136,11 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
         {.stash = stash_level_from(layer.text("stash")),
          .stash_device_micro_batches = layer.integer("stash_device_micro_batches", 0, kMost),
          .weights_resident = layer.boolean("weights_resident")});
+  }
+  for (const nlohmann::json& entry : fields.array("groups")) {
+    const JsonFields group(entry, where + ": groups", ExitCode::usage);
+    plan.groups.push_back({.states_on_disk = group.boolean("states_on_disk"),
+                           .gradient_on_disk = group.boolean("gradient_on_disk")});
   }
   plan.weight_slots = fields.integer("weight_slots", 1, 1024);
   plan.fetch_lead = fields.integer("fetch_lead", 0, 1 << 20);

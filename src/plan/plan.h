@@ -46,13 +46,21 @@ struct LayerPlan {
   bool weights_resident = false;  // loaded once a step and kept; only meaningful on tiered machines
 };
 
+// Where what the optimizer has of a parameter group lives between uses. Not on disk is on the host.
+struct GroupPlan {
+  bool states_on_disk = false;    // moments, and the residuals of the masters
+  bool gradient_on_disk = false;  // of decoder layers alone, and only beside states on disk
+  bool operator==(const GroupPlan&) const = default;
+};
+
 struct Plan {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   std::string policy;
   BatchGeometry batch;
   std::vector<BoundaryPlan> boundaries;  // L + 1; 0 and L are always materialised
   std::vector<LayerPlan> layers;         // L
+  std::vector<GroupPlan> groups = {};  // by parameter group (embedding, layers, head); empty: all on the host
 
   // Tiered machines: device buffers that streamed weights rotate through. A load may start as soon as the
   // layer that held the slot before is done with it.
@@ -86,6 +94,14 @@ nlohmann::json to_json(const Plan& plan);
 // Refuses other versions, missing keys and impossible values in one sentence.
 Plan plan_from_json(const nlohmann::json& json, const std::string& where);
 Plan read_plan(const std::filesystem::path& path, const Architecture& architecture);
+
+// What is on disk at level n of 0..most_disk_level(layers): the states of the last n groups, the embedding's
+// last; beyond layers + 2 the gradients of the last layers as well. The last groups go first because their
+// update has the most time to come back before the next step's forward needs it.
+[[nodiscard]] std::vector<GroupPlan> groups_on_disk(std::int64_t level, std::int64_t layers);
+[[nodiscard]] constexpr std::int64_t most_disk_level(std::int64_t layers) {
+  return 2 * layers + 2;
+}
 
 // Blocks between consecutive materialised boundaries, first to last: layers [begin, end).
 struct Block {

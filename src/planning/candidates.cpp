@@ -80,6 +80,7 @@ bool Candidates::may_fit(const Plan& plan) const {
 
 bool Candidates::fits(const Program& program) const {
   return program.device_bytes <= inputs_.machine.device_capacity &&
+         program.disk_bytes <= inputs_.machine.disk_capacity &&
          (program.tiers == TierModel::unified || program.host_bytes <= inputs_.machine.host_capacity);
 }
 
@@ -91,6 +92,11 @@ void Candidates::finish(Candidate& candidate) {
   row.device = candidate.program.device_bytes;
   row.host = candidate.program.host_bytes;
   row.fits = fits(candidate.program);
+  if (!row.fits && candidate.program.disk_bytes > inputs_.machine.disk_capacity) {
+    row.why_not = fmt::format("the disk needs {} and has {}", format_bytes(candidate.program.disk_bytes),
+                              format_bytes(inputs_.machine.disk_capacity));
+    return;
+  }
   if (!row.fits) {
     const bool device = row.device > inputs_.machine.device_capacity;
     row.why_not =

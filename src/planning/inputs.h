@@ -17,14 +17,22 @@ namespace lazytrain {
 // Scratch that the layers need on the device for `slots` slots of `slot_tokens` tokens a call.
 using WorkspaceFunction = std::function<WorkspaceBytes(std::int64_t slots, std::int64_t slot_tokens)>;
 
+// Where optimizer states (and, where that is not enough, gradients of layers) may live.
+enum class StatesHome : std::uint8_t {
+  automatic,  // on disk what the host has no room for, if there is a disk
+  host,
+  disk,  // all states
+};
+
 struct PlanningInputs {
-  LoweringContext context;
+  LoweringContext context;  // homes: as the planner finds them
   Machine machine;
   CostTable costs;  // for batch.slot_tokens
   WorkspaceFunction workspace;
-  BatchGeometry batch;                       // micro_batch 0: the planner chooses it
-  double supervised_fraction = 1;            // of the tokens, scales the head's time
-  std::optional<bool> optimizer_overlap;     // empty: the planner chooses
+  BatchGeometry batch;                    // micro_batch 0: the planner chooses it
+  double supervised_fraction = 1;         // of the tokens, scales the head's time
+  std::optional<bool> optimizer_overlap;  // empty: the planner chooses
+  StatesHome states_home = StatesHome::automatic;
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
   // What the user calls the two budgets, for messages.
   std::string device_key = "device_memory", host_key = "host_memory";

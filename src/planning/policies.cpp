@@ -13,6 +13,7 @@ constexpr std::int64_t kMegatrainInterval = 4;
 // Everything on the device, every boundary materialised, nothing stashed.
 Plan blank_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const char* policy) {
   Plan plan;
+  plan.groups = inputs.context.homes;
   plan.policy = policy;
   plan.batch = batch;
   plan.optimizer_overlap = inputs.optimizer_overlap.value_or(true);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -92,6 +94,84 @@ PlannedStep finished(Best best) {
           .table = std::move(best.table)};
 }
 
+// The best plan with states and gradients where inputs.context.homes says; none where nothing fits.
+std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const std::string& policy,
+                                           std::span<const std::int64_t> micro_batches) {
+  BatchGeometry batch = inputs.batch;
+  // The largest micro-batch whose plan is no slower than the fastest. Smaller ones need less memory and hide
+  // transfers better; once two in a row gain nothing, smaller still will not either.
+  std::vector<Best> tried;
+  std::optional<Seconds> fastest;
+  int in_vain = 0;
+  std::int64_t planned = 0;
+  for (const std::int64_t size : micro_batches) {
+    batch.micro_batch = size;
+    tried.push_back(best_of(inputs, batch, policy));
+    if (!tried.back().candidate) continue;
+    const Seconds step = tried.back().candidate->row.step;
+    in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
+    fastest = std::min(fastest.value_or(kInfinity), step);
+    planned += batch.micro_batches() * inputs.context.architecture.layers;
+    if (in_vain == 2 || planned > kMostPlannedCalls) break;
+  }
+  if (!fastest) return std::nullopt;
+  const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Best& best) {
+    return best.candidate && best.candidate->row.step <= *fastest * (1 + kSameStep);
+  });
+  std::vector<Evaluation> others;
+  for (auto other = tried.begin(); other != tried.end(); ++other)
+    if (other != chosen && other->candidate) {
+      others.push_back(other->candidate->row);
+      others.back().chosen = false;
+    }
+  Best best = std::move(*chosen);
+  best.table.insert(best.table.end(), others.begin(), others.end());
+  return finished(std::move(best));
+}
+
+// The least of what has to be on disk for some plan to fit; the most where that does not help either.
+std::int64_t least_disk_level(PlanningInputs inputs, const BatchGeometry& batch, const std::string& policy) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  const auto some_fits = [&](std::int64_t level) {
+    inputs.context.homes = groups_on_disk(level, layers);
+    const std::vector<LeanSize> sizes = leanest_sizes(inputs, batch, policy, true);
+    return std::any_of(sizes.begin(), sizes.end(), [&](const LeanSize& size) {
+      return size.device <= inputs.machine.device_capacity &&
+             (inputs.context.tiers == TierModel::unified || size.host <= inputs.machine.host_capacity);
+    });
+  };
+  std::int64_t low = 1, high = most_disk_level(layers);
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (some_fits(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+// Plans with ever more on disk, from the least that fits; the fastest in simulation. More on disk has to earn
+// its wear.
+std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::string& policy,
+                                          std::span<const std::int64_t> micro_batches) {
+  constexpr double kWorthWear = 0.02;
+  const std::int64_t layers = inputs.context.architecture.layers, groups = layers + 2;
+  BatchGeometry leanest = inputs.batch;
+  leanest.micro_batch = micro_batches.back();
+  const std::int64_t least =
+      inputs.states_home == StatesHome::disk ? groups : least_disk_level(inputs, leanest, policy);
+  std::optional<PlannedStep> best;
+  for (const std::int64_t level : std::set{least, std::max(least, groups), most_disk_level(layers)}) {
+    inputs.context.homes = groups_on_disk(level, layers);
+    std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches);
+    if (step && (!best || step->simulation.step < best->simulation.step * (1 - kWorthWear)))
+      best = std::move(step);
+    if (best && inputs.states_home == StatesHome::disk) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
@@ -113,38 +193,21 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   std::vector<std::int64_t> sizes{batch.micro_batch};
   if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots, most_calls);
 
-  // The largest micro-batch whose plan is no slower than the fastest. Smaller ones need less memory and hide
-  // transfers better; once two in a row gain nothing, smaller still will not either.
-  std::vector<Best> tried;
-  std::optional<Seconds> fastest;
-  int in_vain = 0;
-  std::int64_t planned = 0;
-  for (const std::int64_t size : sizes) {
-    batch.micro_batch = size;
-    tried.push_back(best_of(inputs, batch, policy));
-    if (!tried.back().candidate) continue;
-    const Seconds step = tried.back().candidate->row.step;
-    in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
-    fastest = std::min(fastest.value_or(kInfinity), step);
-    planned += batch.micro_batches() * inputs.context.architecture.layers;
-    if (in_vain == 2 || planned > kMostPlannedCalls) break;
+  const bool disk = inputs.machine.disk_capacity.value > 0;
+  if (inputs.states_home == StatesHome::disk && !disk)
+    fail(ExitCode::usage,
+         "states_home: disk, but the scratch folder's file system has no room; give scratch_dir");
+  if (inputs.states_home != StatesHome::disk)
+    if (std::optional<PlannedStep> step = plan_with_homes(inputs, policy, sizes)) return std::move(*step);
+  PlanningInputs most = inputs;
+  if (disk && inputs.states_home != StatesHome::host) {
+    if (std::optional<PlannedStep> step = plan_with_disk(inputs, policy, sizes)) return std::move(*step);
+    // Advice is about what is left to change: the rest is on disk already.
+    most.context.homes = groups_on_disk(most_disk_level(inputs.context.architecture.layers),
+                                        inputs.context.architecture.layers);
   }
-  if (!fastest) {
-    batch.micro_batch = sizes.back();
-    throw Error(ExitCode::does_not_fit, smallest_change(inputs, batch, policy));
-  }
-  const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Best& best) {
-    return best.candidate && best.candidate->row.step <= *fastest * (1 + kSameStep);
-  });
-  std::vector<Evaluation> others;
-  for (auto other = tried.begin(); other != tried.end(); ++other)
-    if (other != chosen && other->candidate) {
-      others.push_back(other->candidate->row);
-      others.back().chosen = false;
-    }
-  Best best = std::move(*chosen);
-  best.table.insert(best.table.end(), others.begin(), others.end());
-  return finished(std::move(best));
+  batch.micro_batch = sizes.back();
+  throw Error(ExitCode::does_not_fit, smallest_change(most, batch, policy));
 }
 
 PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
@@ -158,7 +221,9 @@ PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
     fail(ExitCode::usage,
          "the plan calls each layer {} times in a step; make a new plan with `lazytrain plan`",
          plan.batch.micro_batches());
-  Candidates candidates(inputs, plan.batch);
+  PlanningInputs there = inputs;
+  there.context.homes = plan.groups;
+  Candidates candidates(there, plan.batch);
   Best best;
   best.candidate = std::make_unique<Candidate>(candidates.exactly(plan, "as given"));
   const Evaluation& row = best.candidate->row;

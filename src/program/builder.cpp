@@ -14,9 +14,14 @@ ProgramBuilder::ProgramBuilder(ProgramKind kind, TierModel tiers, const BatchGeo
   program_.type_bytes = type_bytes;
 }
 
-BufferId ProgramBuilder::persistent(const std::string& name, Tier tier, Bytes size, bool initialised) {
-  program_.buffers.push_back(
-      {.name = name, .tier = tier, .size = size, .persistent = true, .initialised = initialised});
+BufferId ProgramBuilder::persistent(const std::string& name, Tier tier, Bytes size, bool initialised,
+                                    std::int64_t alignment) {
+  program_.buffers.push_back({.name = name,
+                              .tier = tier,
+                              .size = size,
+                              .persistent = true,
+                              .initialised = initialised,
+                              .alignment = alignment});
   return static_cast<BufferId>(program_.buffers.size()) - 1;
 }
 

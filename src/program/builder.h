@@ -21,7 +21,8 @@ class ProgramBuilder {
   // Where "host" objects live: on unified machines everything is in one tier, called device.
   [[nodiscard]] Tier host_tier() const { return unified() ? Tier::device : Tier::host; }
 
-  BufferId persistent(const std::string& name, Tier tier, Bytes size, bool initialised);
+  BufferId persistent(const std::string& name, Tier tier, Bytes size, bool initialised,
+                      std::int64_t alignment = kBufferAlignment);
   BufferId transient(const std::string& name, Tier tier, Bytes size);
   // The buffer's bytes stay reserved until the compute op `compute` (at least) has been issued.
   void hold_until(BufferId buffer, int compute);

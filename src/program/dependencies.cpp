@@ -76,7 +76,7 @@ using Clock = std::array<OpIndex, kStreamCount>;  // per stream: the last op kno
 
 void add_dependencies(Program& program) {
   std::array<AccessMap, 3> tiers{AccessMap(program.device_bytes.value), AccessMap(program.host_bytes.value),
-                                 AccessMap(1)};
+                                 AccessMap(program.disk_bytes.value)};
   std::vector<Clock> clocks(program.ops.size());
   Clock none;
   none.fill(kNone);

@@ -123,8 +123,8 @@ Bytes lay_out_tier(Program& program, Tier tier) {
     Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
     if (buffer.tier != tier) continue;
     if (buffer.persistent) {
-      buffer.offset = floor;
-      floor += align_up(buffer.size, kBufferAlignment);
+      buffer.offset = align_up(floor, buffer.alignment);
+      floor = buffer.offset + align_up(buffer.size, kBufferAlignment);
     } else if (buffer.first >= 0) {
       transient.push_back(id);
     } else {
@@ -159,6 +159,7 @@ Bytes lay_out_tier(Program& program, Tier tier) {
 void lay_out(Program& program) {
   program.device_bytes = lay_out_tier(program, Tier::device);
   program.host_bytes = lay_out_tier(program, Tier::host);
+  program.disk_bytes = lay_out_tier(program, Tier::disk);
 }
 
 void estimate_bytes(Program& program) {
@@ -169,7 +170,7 @@ void estimate_bytes(Program& program) {
       if (buffer.tier != tier) continue;
       const std::int64_t size = align_up(buffer.size, kBufferAlignment).value;
       if (buffer.persistent) {
-        now += size;
+        now = align_up(Bytes{now}, buffer.alignment).value + size;
       } else if (buffer.first >= 0) {
         change[static_cast<std::size_t>(buffer.first)] += size;
         change[static_cast<std::size_t>(buffer.last) + 1] -= size;
@@ -181,6 +182,7 @@ void estimate_bytes(Program& program) {
   };
   program.device_bytes = most_alive(Tier::device);
   program.host_bytes = most_alive(Tier::host);
+  program.disk_bytes = most_alive(Tier::disk);
 }
 
 }  // namespace lazytrain

@@ -21,6 +21,13 @@ inline constexpr std::int64_t kMostLayerCalls = 1 << 12;
 // device's.
 inline constexpr std::int64_t kNormRun = 65536;
 
+// A run of a group's elements with its part of the group's state.
+struct StatePieceSize {
+  std::int64_t begin = 0, end = 0;  // elements of the group
+  std::int64_t eight_bit_elements = 0;
+  Bytes bytes = {};  // of state, a multiple of kDiskAlignment
+};
+
 // What lowering needs to know beside the plan. The same values for all Programs of a run, so that
 // parameters and states have the same offsets in each.
 struct LoweringContext {
@@ -34,6 +41,10 @@ struct LoweringContext {
   std::vector<Bytes> state_bytes;
   // Parameters of each group with 8-bit moments (empty: none); decides what an update costs.
   std::vector<std::int64_t> eight_bit_elements = {};
+  // The pieces of each group's state that are moved and updated one by one where the state is on disk (empty:
+  // no state can be), and where each group's state and gradient are (empty: all on the host).
+  std::vector<std::vector<StatePieceSize>> state_pieces = {};
+  std::vector<GroupPlan> homes = {};
 };
 
 // Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts,

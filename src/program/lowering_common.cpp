@@ -13,30 +13,23 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
     const auto index = static_cast<std::int64_t>(g);
     state.weights.push_back(
         builder.persistent(name_of("host.w", index), tier, {group.elements * context.type_bytes}, true));
+    const GroupPlan home = home_of(context, g);
     state.states.push_back(
-        training ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
-                 : -1);
+        training && !home.states_on_disk
+            ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
+            : -1);
     const std::int64_t gradient_bytes = group.kind == GroupKind::embedding ? 4 : context.type_bytes;
-    state.gradient.push_back(training ? builder.persistent(name_of("host.grad", index), tier,
-                                                           {group.elements * gradient_bytes}, true)
-                                      : -1);
+    state.gradient.push_back(
+        training && !home.gradient_on_disk
+            ? builder.persistent(name_of("host.grad", index), tier, {group.elements * gradient_bytes}, true)
+            : -1);
     const std::int64_t chunks = (group.elements + kNormRun - 1) / kNormRun;
     state.norm.push_back(training ? builder.persistent(name_of("host.norm", index), tier, {chunks * 8}, true)
                                   : -1);
   }
   if (training) state.clip = builder.persistent("host.clip", tier, {64}, true);
+  if (training) add_disk_buffers(builder, context, state);
   return state;
-}
-
-Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group) {
-  Op op{.kind = OpKind::update_group, .stream = StreamId::host, .layer = static_cast<std::int32_t>(group)};
-  op.elements = context.groups[group].elements;
-  if (!context.eight_bit_elements.empty()) op.eight_bit_elements = context.eight_bit_elements[group];
-  op.operands = {{OperandRole::group_gradient, state.gradient[group], Access::read},
-                 {OperandRole::weights, state.weights[group], Access::read_write},
-                 {OperandRole::states, state.states[group], Access::read_write},
-                 {OperandRole::clip, state.clip, Access::read}};
-  return op;
 }
 
 DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& context,

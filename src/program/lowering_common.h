@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,46 @@ namespace lazytrain {
 // Parameters, states and gradients of every group. They come first in their tier, so that their offsets are
 // the same in every Program of a run.
 struct StateBuffers {
-  std::vector<BufferId> weights, states, gradient, norm;  // by group; -1 where there is none
+  std::vector<BufferId> weights, states, gradient,
+      norm;  // by group; -1 where there is none, or it is on disk
   BufferId clip = -1;
+  // On disk: the pieces of each group's state, and each group's gradient (-1: on the host).
+  std::vector<std::vector<BufferId>> disk_states = {};
+  std::vector<BufferId> disk_gradient = {};
+  // On the host, in rotation: pieces of states, the parts of gradients that they need, and whole gradients on
+  // their way to the disk.
+  std::vector<BufferId> state_stage = {}, gradient_stage = {}, gradient_slot = {};
 };
 StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context);
 
-Op make_update(const LoweringContext& context, const StateBuffers& state, std::size_t group);
+inline GroupPlan home_of(const LoweringContext& context, std::size_t group) {
+  return context.homes.empty() ? GroupPlan{} : context.homes[group];
+}
+
+// Part of add_state_buffers: what is on disk, and the host buffers that it passes through.
+void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, StateBuffers& state);
+
+// Updates of groups as ops: one for a group, or for a state on disk ReadStates, UpdateGroup and WriteStates
+// of every piece.
+class UpdateLowering {
+ public:
+  UpdateLowering(const LoweringContext& context, const StateBuffers& state)
+      : context_(context), state_(state) {}
+  [[nodiscard]] std::vector<Op> update(std::size_t group);
+
+ private:
+  const LoweringContext& context_;
+  const StateBuffers& state_;
+  std::size_t pieces_ = 0, parts_ = 0;  // so far: where the rotations are
+};
+
+// The host buffer for which a group's gradient leaves the device, and what then writes it to disk, if it
+// lives there.
+struct GradientHome {
+  BufferId buffer = -1;
+  std::optional<Op> write = std::nullopt;
+};
+GradientHome gradient_home(const LoweringContext& context, const StateBuffers& state, std::size_t group);
 
 inline Bytes boundary_bytes(const LoweringContext& context, std::int64_t rows) {
   return Bytes{rows} * context.architecture.hidden * context.type_bytes;

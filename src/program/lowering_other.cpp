@@ -43,9 +43,11 @@ Program lower_update_only(const LoweringContext& context) {
   const BatchGeometry none{.slots = 1, .slot_tokens = 1, .micro_batch = 1};
   ProgramBuilder builder(ProgramKind::update_only, context.tiers, none, context.type_bytes);
   const StateBuffers state = add_state_buffers(builder, context);
+  UpdateLowering updates(context, state);
   // A run without optimizer states has nothing to update; its parameters still get their offsets.
   if (!context.state_bytes.empty())
-    for (std::size_t g = 0; g < context.groups.size(); ++g) builder.before(0, make_update(context, state, g));
+    for (std::size_t g = 0; g < context.groups.size(); ++g)
+      for (Op& op : updates.update(g)) builder.before(0, std::move(op));
   return builder.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/error.h"
 #include "program/lowering_common.h"
 
 namespace lazytrain {
@@ -18,6 +19,7 @@ class TrainLowering {
         layers_(static_cast<std::int32_t>(context.architecture.layers)),
         micro_batches_(static_cast<std::int32_t>(plan.batch.micro_batches())),
         state_(add_state_buffers(builder_, context)),
+        updates_(context_, state_),
         common_(add_device_common(builder_, context, plan.batch.slots * plan.batch.slot_tokens, Bytes{0})),
         forward_workspace_(builder_.transient("dev.workspace.forward", Tier::device, workspace.forward)),
         head_workspace_(builder_.transient("dev.workspace.head", Tier::device, workspace.head)),
@@ -44,10 +46,10 @@ class TrainLowering {
 
   Program lower(LoweringDepth depth) {
     const std::size_t embedding = 0, head = context_.groups.size() - 1;
-    if (plan_.optimizer_overlap) builder_.before(0, make_update(context_, state_, embedding));
+    if (plan_.optimizer_overlap) update_at_start(embedding);
     for (std::int32_t m = 0; m < micro_batches_; ++m) gather(m);
     if (plan_.optimizer_overlap)
-      for (std::size_t g = 1; g <= head; ++g) builder_.before(0, make_update(context_, state_, g));
+      for (std::size_t g = 1; g <= head; ++g) update_at_start(g);
     if (!context_.architecture.tied_head) {
       Op zero{.kind = OpKind::zero_embedding_gradient,
               .stream = StreamId::host,
@@ -66,7 +68,8 @@ class TrainLowering {
     }
     embedding_gradient();
     if (!plan_.optimizer_overlap)
-      for (std::size_t g = 0; g <= head; ++g) at_end(make_update(context_, state_, g));
+      for (std::size_t g = 0; g <= head; ++g)
+        for (Op& op : updates_.update(g)) at_end(std::move(op));
     return builder_.finish(depth);
   }
 
@@ -81,6 +84,9 @@ class TrainLowering {
     return builder_.unified() || m < plan_.layers[at(l)].stash_device_micro_batches;
   }
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+  void update_at_start(std::size_t group) {
+    for (Op& op : updates_.update(group)) builder_.before(0, std::move(op));
+  }
   void at_end(Op op) { builder_.after(builder_.next_compute() - 1, std::move(op)); }
   // Where a fetch for the compute op that comes next goes: `fetch_lead` ops ahead, but behind the op after
   // which its source began to leave the device.
@@ -329,13 +335,15 @@ class TrainLowering {
                .layer = l};
     offload.elements = context_.groups[group].elements;
     offload.bytes = {context_.groups[group].elements * context_.type_bytes};
+    GradientHome home = gradient_home(context_, state_, group);
     offload.operands = {{OperandRole::accumulator, accumulator, Access::read},
-                        {OperandRole::group_gradient, state_.gradient[group], Access::write},
+                        {OperandRole::group_gradient, home.buffer, Access::write},
                         {OperandRole::norm, state_.norm[group], Access::write}};
     if (builder_.unified())
-      builder_.compute(std::move(offload));
+      compute = builder_.compute(std::move(offload));
     else
       builder_.after(compute, std::move(offload));
+    if (home.write) builder_.after(compute, std::move(*home.write));
   }
 
   // Boundary 0's gradient goes into the embedding's accumulator, in token order; then norm and clip factor.
@@ -373,6 +381,7 @@ class TrainLowering {
   ProgramBuilder builder_;
   std::int32_t layers_, micro_batches_;
   StateBuffers state_;
+  UpdateLowering updates_;
   DeviceCommon common_;
   BufferId forward_workspace_, head_workspace_, backward_workspace_;  // scratch of each phase
   WeightSlots weights_;
@@ -398,6 +407,7 @@ Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
 Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,
                          LoweringDepth depth) {
   check_plan(plan, context.architecture, "plan");
+  check(plan.groups == context.homes, "states and gradients are where the plan says");
   return TrainLowering(context, plan, workspace).lower(depth);
 }
 

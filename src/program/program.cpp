@@ -44,6 +44,10 @@ const char* to_string(OpKind kind) {
                                      "FinishEmbeddingGradient",
                                      "ReduceNorm",
                                      "UpdateGroup",
+                                     "ReadStates",
+                                     "WriteStates",
+                                     "ReadGradient",
+                                     "WriteGradient",
                                      "DecodeLayer"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -60,6 +64,7 @@ const char* to_string(OperandRole role) {
 }
 
 std::string describe(const Op& op) {
+  if (op.piece >= 0) return fmt::format("{}({}, p{})", to_string(op.kind), op.layer, op.piece);
   if (op.layer < 0 && op.micro_batch < 0) return to_string(op.kind);
   if (op.micro_batch < 0) return fmt::format("{}({})", to_string(op.kind), op.layer);
   if (op.layer < 0) return fmt::format("{}(m{})", to_string(op.kind), op.micro_batch);
@@ -83,6 +88,33 @@ std::string listing(const Program& program) {
                         reads, writes, after);
   }
   return text;
+}
+
+bool begins_with_updates(const Program& program) {
+  for (const Op& op : program.ops) {
+    if (op.kind == OpKind::update_group) return true;
+    if (op.stream == StreamId::compute) return false;
+  }
+  return false;
+}
+
+namespace {
+
+Bytes bytes_of_stream(const Program& program, StreamId stream) {
+  Bytes sum;
+  for (const Op& op : program.ops)
+    if (op.stream == stream) sum += op.bytes;
+  return sum;
+}
+
+}  // namespace
+
+Bytes disk_reads(const Program& program) {
+  return bytes_of_stream(program, StreamId::disk_read);
+}
+
+Bytes disk_writes(const Program& program) {
+  return bytes_of_stream(program, StreamId::disk_write);
 }
 
 std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
@@ -118,6 +150,10 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"dev.db", "boundary gradient"},
                                                             {"host.db", "boundary gradient"},
                                                             {"host.states", "optimizer states"},
+                                                            {"host.stage", "pieces of optimizer states"},
+                                                            {"host.slot", "gradients"},
+                                                            {"disk.states", "optimizer states"},
+                                                            {"disk.grad", "gradients"},
                                                             {"host.grad", "gradients"},
                                                             {"host.w", "weights"},
                                                             {"dev.b", "boundaries"},
@@ -139,7 +175,7 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
     sums[category(buffer.name)] += buffer.size.value;
     counted += buffer.size.value;
   }
-  const Bytes total = tier == Tier::device ? program.device_bytes : program.host_bytes;
+  const Bytes total = program.bytes_of(tier);
   if (total.value > counted) sums["alignment and gaps"] += total.value - counted;
   std::vector<MemoryItem> items;
   for (const auto& [what, bytes] : sums) items.push_back({what, {bytes}});

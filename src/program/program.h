@@ -49,7 +49,11 @@ enum class OpKind : std::uint8_t {
   scatter_embedding_gradient,  // host: boundary 0's gradient into the embedding accumulator, in token order
   finish_embedding_gradient,   // host: rounds it, sums squares
   reduce_norm,                 // host: global norm, clip factor, is the step finite
-  update_group,                // UpdateLayer: AdamW on one parameter group
+  update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it
+  read_states,                 // disk_read: one piece of a group's optimizer state
+  write_states,                // disk_write: the same piece, updated
+  read_gradient,               // disk_read: the part of a group's gradient that a piece needs
+  write_gradient,              // disk_write: a layer's gradient after it left the device
   decode_layer                 // one token per sequence through layer l, against the key-value cache
 };
 [[nodiscard]] const char* to_string(OpKind kind);
@@ -92,8 +96,9 @@ struct Buffer {
   // Filled before the first op (parameters, states, constants, batch arrays): may be read before it is
   // written.
   bool initialised = false;
-  OpIndex first = -1, last = -1;  // ops between which the bytes are reserved (transient buffers)
-  Bytes offset{-1};               // in the tier's arena
+  OpIndex first = -1, last = -1;              // ops between which the bytes are reserved (transient buffers)
+  Bytes offset{-1};                           // in the tier's arena (disk: in the scratch file)
+  std::int64_t alignment = kBufferAlignment;  // of the offset; persistent buffers alone may ask for more
 };
 
 struct Operand {
@@ -110,6 +115,9 @@ struct Op {
   StashLevel stash = StashLevel::none;
   bool full = false;                    // recompute: run the down-projection too
   bool first = false;                   // backward, head: the accumulator starts at zero here
+  std::int32_t piece = -1;              // of a group's state (updates, reads, writes); -1 = the whole group
+  std::int64_t gradient_first = 0;      // updates: element at which the gradient's buffer begins
+  Bytes from{};                         // reads from disk: where in the input the bytes begin
   Bytes bytes{};                        // moved over a link
   std::int64_t elements = 0;            // parameters touched (updates, gradient offloads)
   std::int64_t eight_bit_elements = 0;  // of them with 8-bit moments (updates)
@@ -131,7 +139,11 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
   Bytes device_bytes, host_bytes;  // arena sizes: the highest end of any buffer
+  Bytes disk_bytes = {};           // of the scratch file, likewise
 
+  [[nodiscard]] Bytes bytes_of(Tier tier) const {
+    return tier == Tier::device ? device_bytes : tier == Tier::host ? host_bytes : disk_bytes;
+  }
   [[nodiscard]] const Buffer& at(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
 };
 
@@ -139,6 +151,13 @@ struct Program {
 std::string describe(const Op& op);
 // One op a line: number, stream, what, reads, writes, after. What a person debugs and a test compares.
 std::string listing(const Program& program);
+
+// The updates are those of the step before: they come first.
+bool begins_with_updates(const Program& program);
+
+// Bytes that one run of the Program reads from disk, and writes to it.
+Bytes disk_reads(const Program& program);
+Bytes disk_writes(const Program& program);
 
 // What a tier holds at its peak, grouped by what the buffers are ("weights", "boundaries"...), largest first.
 struct MemoryItem {

@@ -14,12 +14,21 @@ constexpr Seconds kSoon = 1e-12;  // times this close are the same
 constexpr auto kCompute = static_cast<std::size_t>(StreamId::compute);
 constexpr auto kHost = static_cast<std::size_t>(StreamId::host);
 
+bool is_disk(StreamId stream) {
+  return stream == StreamId::disk_read || stream == StreamId::disk_write;
+}
+
+// Streams whose ops move bytes at a rate.
 bool is_link(StreamId stream) {
-  return stream == StreamId::h2d || stream == StreamId::d2h;
+  return stream == StreamId::h2d || stream == StreamId::d2h || is_disk(stream);
 }
 
 // GB/s of a direction when it is alone.
 double link_rate(StreamId stream, const SimulationInput& input) {
+  if (is_disk(stream)) {
+    const double disk = stream == StreamId::disk_read ? input.machine.disk_read : input.machine.disk_write;
+    return disk > 0 ? disk : 1e3;
+  }
   const double link = stream == StreamId::h2d ? input.machine.h2d : input.machine.d2h;
   const double memory = stream == StreamId::h2d ? input.costs.copy_h2d : input.costs.copy_d2h;
   if (link <= 0) return memory > 0 ? memory : 1e3;
@@ -41,7 +50,7 @@ double op_rate(const Op& op, const SimulationInput& input) {
 
 // Bytes per second of a transfer's own processor work, where cores copy (0: an engine does).
 double copying_rate(const Op& op, const SimulationInput& input) {
-  if (!input.machine.emulated) return 0;
+  if (!input.machine.emulated || is_disk(op.stream)) return 0;
   const double copy = (op.stream == StreamId::h2d ? input.costs.copy_h2d : input.costs.copy_d2h) * kGiga;
   const double conversion = conversion_rate(op, input);
   return conversion > 0 && (copy <= 0 || conversion < copy) ? conversion : copy;
@@ -175,7 +184,7 @@ Rates rates_of(const Program& program, const SimulationInput& input,
   for (std::size_t s = 0; s < kStreamCount; ++s) {
     if (!active(s) || running[s].bytes <= 0) continue;
     rates.bytes[s] = op_rate(op_of(s), input);
-    together += rates.bytes[s];
+    if (!is_disk(static_cast<StreamId>(s))) together += rates.bytes[s];
   }
   const double cap = machine.duplex * kGiga;
   if (cap > 0 && together > cap) {
@@ -248,8 +257,8 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
         slot.op = i;
         slot.start = now;
         // A thread that slept until its op could start has to wake up. A paced link makes up for it.
-        const bool paced =
-            is_link(op.stream) && (op.stream == StreamId::h2d ? input.machine.h2d : input.machine.d2h) > 0;
+        const bool paced = is_link(op.stream) && !is_disk(op.stream) &&
+                           (op.stream == StreamId::h2d ? input.machine.h2d : input.machine.d2h) > 0;
         if (idle_since[s] < now && !paced) slot.start += input.costs.handover;
         slot.bytes = is_link(op.stream) ? static_cast<double>(op.bytes.value) : 0;
         slot.work = is_link(op.stream) ? 0 : op_seconds(program, op, input);

@@ -13,6 +13,8 @@
 namespace lazytrain {
 namespace {
 
+constexpr std::array kTiers{Tier::device, Tier::host, Tier::disk};
+
 // position[s] = how many ops of stream s are known to have ended before this op starts.
 using Clock = std::array<std::int32_t, kStreamCount>;
 
@@ -30,11 +32,11 @@ class Verifier {
   std::vector<Violation> run() {
     if (!well_formed()) return found_;
     capacities();
-    for (const Tier tier : {Tier::device, Tier::host}) persistent_bytes(tier);
+    for (const Tier tier : kTiers) persistent_bytes(tier);
     for (OpIndex i = 0; i < static_cast<OpIndex>(program_.ops.size()); ++i) operands_of(i);
     Order order;
     if (!happens_before(order)) return found_;
-    for (const Tier tier : {Tier::device, Tier::host}) accesses(order, tier);
+    for (const Tier tier : kTiers) accesses(order, tier);
     return found_;
   }
 
@@ -62,7 +64,7 @@ class Verifier {
 
   void capacities() {
     for (const Buffer& buffer : program_.buffers) {
-      const Bytes arena = buffer.tier == Tier::device ? program_.device_bytes : program_.host_bytes;
+      const Bytes arena = program_.bytes_of(buffer.tier);
       if (buffer.size.value == 0) continue;
       if (buffer.offset.value < 0 || buffer.offset + buffer.size > arena)
         report(Violation::Kind::out_of_arena,
@@ -77,6 +79,10 @@ class Verifier {
       report(Violation::Kind::overflow,
              fmt::format("the host needs {} and has {}", format_bytes(program_.host_bytes),
                          format_bytes(machine_.host_capacity)));
+    if (program_.disk_bytes > machine_.disk_capacity)
+      report(Violation::Kind::overflow,
+             fmt::format("the disk needs {} and has {}", format_bytes(program_.disk_bytes),
+                         format_bytes(machine_.disk_capacity)));
   }
 
   // What lives outside the step has its bytes for itself.
@@ -134,6 +140,14 @@ class Verifier {
         needs(OperandRole::input, it.bytes);
         needs(OperandRole::output, it.bytes);
         break;
+      case OpKind::read_states:
+      case OpKind::write_states:
+      case OpKind::write_gradient:
+      case OpKind::read_gradient:
+        needs(OperandRole::input, it.from + it.bytes);
+        needs(OperandRole::output, it.bytes);
+        disk_alignment(i);
+        break;
       case OpKind::collect:
         needs(OperandRole::input, it.bytes);
         break;
@@ -145,10 +159,37 @@ class Verifier {
       case OpKind::update_group:
         needs(OperandRole::weights, Bytes{it.elements * program_.type_bytes});
         needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
+        if (it.piece >= 0) states_arrive(i);
         break;
       default:
         break;
     }
+  }
+
+  // What moves past the page cache begins and ends on the disk's blocks, in memory too.
+  void disk_alignment(OpIndex i) {
+    const Op& it = op(i);
+    const auto aligned = [](Bytes bytes) { return bytes.value % kDiskAlignment == 0; };
+    bool whole = aligned(it.bytes) && aligned(it.from);
+    for (const Operand& operand : it.operands) whole = whole && aligned(program_.at(operand.buffer).offset);
+    if (!whole) report(Violation::Kind::overrun, name(i) + " does not move whole blocks of the disk");
+  }
+
+  // The piece that an update changes is the one that was read, and goes back to where it came from.
+  void states_arrive(OpIndex i) {
+    const Op& it = op(i);
+    const BufferId stage = it.buffer(OperandRole::states);
+    const auto same_piece = [&](const Op& other, OpKind kind) {
+      return other.kind == kind && other.layer == it.layer && other.piece == it.piece;
+    };
+    const auto ops = static_cast<OpIndex>(program_.ops.size());
+    OpIndex read = i, write = i;
+    while (read >= 0 && op(read).buffer(OperandRole::output) != stage) --read;
+    while (write < ops && op(write).buffer(OperandRole::input) != stage) ++write;
+    if (read < 0 || write >= ops || !same_piece(op(read), OpKind::read_states) ||
+        !same_piece(op(write), OpKind::write_states) ||
+        op(read).buffer(OperandRole::input) != op(write).buffer(OperandRole::output))
+      report(Violation::Kind::stale_read, name(i) + " does not update the piece that is read and written");
   }
 
   // Kahn's algorithm over stream order and `after`; vector clocks along the way.

@@ -32,11 +32,15 @@ std::string difference(double planned, double measured) {
 }  // namespace
 
 std::string tiers_table(const Program& program, const Machine& machine) {
+  const std::string disk =
+      program.disk_bytes.value > 0
+          ? tier_block(program, Tier::disk, "disk", program.disk_bytes, machine.disk_capacity)
+          : "";
   if (program.tiers == TierModel::unified)
-    return tier_block(program, Tier::device, "memory", program.device_bytes, machine.device_capacity);
+    return tier_block(program, Tier::device, "memory", program.device_bytes, machine.device_capacity) + disk;
   return tier_block(program, Tier::device, "device" + machine_word(machine), program.device_bytes,
                     machine.device_capacity) +
-         tier_block(program, Tier::host, "host", program.host_bytes, machine.host_capacity);
+         tier_block(program, Tier::host, "host", program.host_bytes, machine.host_capacity) + disk;
 }
 
 std::string policies_table(const std::vector<Evaluation>& table, const Machine& machine) {
@@ -73,6 +77,18 @@ std::string step_summary(const PlannedStep& step, const Machine& machine, const 
   text += fmt::format("  {} slots of {} tokens in micro-batches of {}; optimizer {}\n", plan.batch.slots,
                       plan.batch.slot_tokens, plan.batch.micro_batch,
                       plan.optimizer_overlap ? "hidden before the next forward" : "after the backward");
+  if (step.program.disk_bytes.value > 0) {
+    const auto count = [&](auto member) {
+      return std::count_if(plan.groups.begin(), plan.groups.end(),
+                           [&](const GroupPlan& group) { return group.*member; });
+    };
+    const Bytes written = disk_writes(step.program);
+    text += fmt::format(
+        "  on disk: states of {} of {} groups, gradients of {}; a step reads {} and writes {} ({:.3g} TB in "
+        "1,000 steps)\n",
+        count(&GroupPlan::states_on_disk), plan.groups.size(), count(&GroupPlan::gradient_on_disk),
+        format_bytes(disk_reads(step.program)), format_bytes(written), written.gigabytes());
+  }
   text += fmt::format("  simulated step {} s: compute {} s (recompute {} s), exposed {} s; {:.1f} tok/s\n",
                       seconds(simulation.step), seconds(simulation.compute), seconds(simulation.recompute),
                       seconds(simulation.exposed), simulation.step > 0 ? tokens / simulation.step : 0.0);

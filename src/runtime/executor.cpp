@@ -173,6 +173,12 @@ struct Issue {
           self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input),
                             size(OperandRole::input));
         return;
+      case OpKind::read_states:
+      case OpKind::read_gradient:
+      case OpKind::write_states:
+      case OpKind::write_gradient:
+        disk();
+        return;
       case OpKind::zero_embedding_gradient:
       case OpKind::gather_embedding:
       case OpKind::collect:
@@ -299,14 +305,46 @@ struct Issue {
         self.device_.call(stream, [=] { executor->reduce_norm(*whole, *self_op, *run); });
         return;
       }
-      case OpKind::update_group: {
-        const auto group = static_cast<std::size_t>(op.layer);
-        self.device_.call(stream, [=] { executor->update_group(group, *run); });
+      case OpKind::update_group:
+        update();
         return;
-      }
       default:
         return;
     }
+  }
+
+  void update() const {
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    const auto index = static_cast<std::size_t>(op.layer);
+    const bool embedding = self.context_.groups[index].kind == GroupKind::embedding;
+    const AdamWStateGroup group{
+        .layout = op.piece < 0 ? &self.state_layouts_[index]
+                               : &self.piece_layouts_[index][static_cast<std::size_t>(op.piece)],
+        .gradient_type = embedding ? DataType::f32 : type(),
+        .gradient = at(OperandRole::group_gradient),
+        .gradient_first = op.gradient_first,
+        .weight = at(OperandRole::weights),
+        .state = at(OperandRole::states)};
+    const std::int64_t elements = op.elements;
+    self.device_.call(stream, [=] { executor->update_group(group, elements, *run); });
+  }
+
+  void disk() const {
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    const auto bytes = static_cast<std::size_t>(op.bytes.value);
+    const BufferId input = op.buffer(OperandRole::input), output = op.buffer(OperandRole::output);
+    if (op.stream == StreamId::disk_read) {
+      const Bytes offset = program.at(input).offset + op.from;
+      const std::span out{at(OperandRole::output), bytes};
+      self.device_.call(stream, [=] { executor->read_disk(offset, out, *run); });
+      return;
+    }
+    const Bytes offset = program.at(output).offset;
+    const std::span<const std::byte> from{at(OperandRole::input), bytes};
+    const bool states = op.kind == OpKind::write_states;
+    self.device_.call(stream, [=] { executor->write_disk(offset, from, *run, states); });
   }
 
   void collect() const {
@@ -344,6 +382,11 @@ Executor::Executor(CpuDevice& device, const LoweringContext& context, const Exec
       layer_(context.architecture, options.type),
       head_(context.architecture, options.type),
       state_layouts_(std::move(states)) {
+  for (const GroupStateLayout& layout : state_layouts_) {
+    piece_layouts_.emplace_back();
+    for (const StatePiece& piece : layout.pieces)
+      piece_layouts_.back().push_back(lazytrain::piece_layout(layout, piece));
+  }
   for (std::size_t s = 0; s < kStreamCount; ++s)
     streams_.push_back(device.create_stream(kind_of(static_cast<StreamId>(s))));
 }
@@ -357,7 +400,9 @@ Executor::~Executor() {
   }
 }
 
-void Executor::allocate(Bytes device, Bytes host) {
+void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
+  // First: a disk that is too small is known before memory is taken.
+  if (disk.value > 0) disk_ = std::make_unique<ScratchFile>(options_.scratch_folder, disk);
   device_arena_ = device_.allocate(Tier::device, device);
   if (context_.tiers == TierModel::tiered) host_arena_ = device_.allocate(Tier::host, host);
   // A pattern shows afterwards how far up a run has written; the pages have to become real now in any case.
@@ -380,6 +425,32 @@ void Executor::allocate(Bytes device, Bytes host) {
          {groups_.back().weights, groups_.back().states, groups_.back().gradient})
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
+  open_states(states);
+}
+
+// A state on disk is zero until it is written: the scratch file is a hole.
+void Executor::open_states(const Program& states) {
+  std::vector<std::vector<StateWindow::Home>> homes(state_layouts_.size());
+  std::span<std::byte> stage;
+  for (const Op& op : states.ops) {
+    if (op.kind != OpKind::update_group) continue;
+    const auto g = static_cast<std::size_t>(op.layer);
+    if (op.piece >= 0) {
+      const BufferId buffer = op.buffer(OperandRole::states);
+      stage = {address(states, buffer), static_cast<std::size_t>(states.at(buffer).size.value)};
+      continue;
+    }
+    for (const StatePiece& piece : state_layouts_[g].pieces)
+      homes[g].push_back({.memory = groups_[g].states.subspan(static_cast<std::size_t>(piece.offset.value),
+                                                              static_cast<std::size_t>(piece.bytes.value)),
+                          .offset = {},
+                          .bytes = piece.bytes});
+  }
+  for (const Op& op : states.ops)
+    if (op.kind == OpKind::read_states)
+      homes[static_cast<std::size_t>(op.layer)].push_back(
+          {.memory = {}, .offset = states.at(op.buffer(OperandRole::input)).offset, .bytes = op.bytes});
+  states_ = StateWindow(std::move(homes), disk_.get(), stage);
 }
 
 GroupMemory Executor::group(std::size_t index) const {
@@ -426,6 +497,7 @@ const Executor::Prepared& Executor::prepare(const Program& program) {
 
 StepOutcome Executor::run(const Program& program, Running& running) {
   const Prepared& prepared = prepare(program);
+  states_.release();  // its buffer is the step's now
   const auto begin = Clock::now();
   if (running.timings) running.outcome.timings.assign(program.ops.size(), {});
   const auto since = [begin] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -485,24 +557,44 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
   std::memcpy(address(program, op.buffer(OperandRole::clip)), &clip_factor_, sizeof(double));
 }
 
-void Executor::update_group(std::size_t index, Running& running) {
+void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running) {
   if (!running.update.has_value() || !step_finite_) return;
   const auto begin = Clock::now();
   AdamWStep step = *running.update;
   step.clip_factor = clip_factor_;
-  const ParameterGroup& group = context_.groups[index];
-  const GroupMemory& memory = groups_[index];
-  adamw_update(device_.host_pool(),
-               {.layout = &state_layouts_[index],
-                .gradient_type = group.kind == GroupKind::embedding ? DataType::f32 : options_.type,
-                .gradient = memory.gradient.data(),
-                .weight = memory.weights.data(),
-                .state = memory.states.data()},
-               step);
+  adamw_update(device_.host_pool(), group, step);
   if (options_.optimizer_rate > 0)
-    std::this_thread::sleep_until(begin +
-                                  std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-                                      static_cast<double>(group.elements) / options_.optimizer_rate)));
+    std::this_thread::sleep_until(
+        begin + std::chrono::duration_cast<Clock::duration>(
+                    std::chrono::duration<double>(static_cast<double>(elements) / options_.optimizer_rate)));
+}
+
+namespace {
+
+// Does `transfer` and returns no earlier than a disk of `rate` GB/s would; `free` is when it had the last
+// done.
+template <typename Transfer>
+void paced(Clock::time_point& free, double rate, std::size_t bytes, const Transfer& transfer) {
+  if (rate <= 0) return transfer();
+  free = std::max(free, Clock::now()) +
+         std::chrono::duration_cast<Clock::duration>(
+             std::chrono::duration<double>(static_cast<double>(bytes) / (rate * 1e9)));
+  transfer();
+  std::this_thread::sleep_until(free);
+}
+
+}  // namespace
+
+void Executor::read_disk(Bytes offset, std::span<std::byte> out, const Running& running) {
+  if (!running.update.has_value()) return;
+  paced(disk_read_free_, options_.disk_read, out.size(), [&] { disk_->read(offset, out); });
+}
+
+void Executor::write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running,
+                          bool states) {
+  // States that no update has changed are on the disk already.
+  if (states && (!running.update.has_value() || !step_finite_)) return;
+  paced(disk_write_free_, options_.disk_write, bytes.size(), [&] { disk_->write(offset, bytes); });
 }
 
 StepOutcome Executor::train(const Program& program, const StepTokens& tokens, const AdamWStep& update,
@@ -517,8 +609,7 @@ StepOutcome Executor::train(const Program& program, const StepTokens& tokens, co
   running.timings = timings;
   running.counts = fill_batch(host_batch(program), tokens);
   for (const std::int32_t count : running.counts) running.outcome.supervised += count;
-  const bool overlapped = std::any_of(program.ops.begin(), program.ops.begin() + 1,
-                                      [](const Op& op) { return op.kind == OpKind::update_group; });
+  const bool overlapped = begins_with_updates(program);
   if (overlapped) {
     running.update = pending_;
     pending_.reset();

@@ -3,19 +3,25 @@
 // of the run share them, with parameters and states at the same offsets.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
+#include "optim/adamw.h"
 #include "optim/group_state.h"
 #include "program/lowering.h"
 #include "program/program.h"
+#include "runtime/scratch_file.h"
+#include "runtime/state_window.h"
 #include "runtime/step.h"
 
 namespace lazytrain {
@@ -25,6 +31,9 @@ struct ExecutorOptions {
   double max_gradient_norm = 0;  // 0 = no clipping
   // Emulated machines: UpdateLayer is paced to this many parameters per second; 0 = as fast as it goes.
   double optimizer_rate = 0;
+  // Where states on disk are kept, and the GB/s that reads and writes are paced to; 0 = as fast as they go.
+  std::filesystem::path scratch_folder = {};
+  double disk_read = 0, disk_write = 0;
   // One op at a time, everything that an op did not name is poisoned (AddressSanitizer builds), and arenas
   // are filled with a pattern so that the highest byte touched can be found.
   bool debug_memory = false;
@@ -32,9 +41,9 @@ struct ExecutorOptions {
 
 // Parameters and states of one group, where they live between steps.
 struct GroupMemory {
-  std::span<std::byte> weights;  // storage type
-  std::span<std::byte> states;   // optim/group_state.h says what is where; empty without training
-  std::span<std::byte> gradient;
+  std::span<std::byte> weights;   // storage type
+  std::span<std::byte> states;    // optim/group_state.h says what is where; empty without training or on disk
+  std::span<std::byte> gradient;  // likewise
 };
 
 class Executor {
@@ -46,10 +55,17 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Arenas for the largest of all Programs that will run. Once, before anything else.
-  void allocate(Bytes device, Bytes host);
+  // Arenas and a scratch file for the largest of all Programs that will run. Once, before anything else.
+  void allocate(Bytes device, Bytes host, Bytes disk);
   // Where the parameters of a group are. All Programs of the run agree.
   [[nodiscard]] GroupMemory group(std::size_t index) const;
+  // The pieces of a group's state, between steps.
+  [[nodiscard]] StateWindow& states() { return states_; }
+  [[nodiscard]] const GroupStateLayout& piece_layout(std::size_t group, std::size_t piece) const {
+    return piece_layouts_.at(group).at(piece);
+  }
+  // How the scratch file is read and written; empty where nothing is on disk.
+  [[nodiscard]] std::string disk_method() const { return disk_ ? disk_->method() : ""; }
 
   // A training step. With overlap the Program begins with the updates of the step before (left out where
   // there is none); `update` says what this step's update is to do. Not finite: no update follows.
@@ -77,7 +93,10 @@ class Executor {
   StepOutcome run(const Program& program, Running& running);
   const Prepared& prepare(const Program& program);
   void reduce_norm(const Program& program, const Op& op, Running& running);
-  void update_group(std::size_t index, Running& running);
+  void update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running);
+  void read_disk(Bytes offset, std::span<std::byte> out, const Running& running);
+  void write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running, bool states);
+  void open_states(const Program& states);
   [[nodiscard]] std::byte* host_batch(const Program& program) const;
   [[nodiscard]] std::byte* address(const Program& program, BufferId buffer) const;
 
@@ -87,11 +106,15 @@ class Executor {
   DecoderLayer layer_;
   Head head_;
   std::vector<GroupStateLayout> state_layouts_;
+  std::vector<std::vector<GroupStateLayout>> piece_layouts_;  // [group][piece]
   Arena device_arena_, host_arena_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by StreamId
   std::vector<std::unique_ptr<Event>> events_;    // reused by every Program, one per op that others wait for
   std::unique_ptr<Prepared> prepared_;
   std::vector<GroupMemory> groups_;
+  std::unique_ptr<ScratchFile> disk_;
+  StateWindow states_;
+  std::chrono::steady_clock::time_point disk_read_free_{}, disk_write_free_{};  // paced: end of the last
   std::optional<AdamWStep> pending_;
   double clip_factor_ = 1;
   bool step_finite_ = true;

@@ -62,8 +62,8 @@ void store(const Moments& moments, const TensorState& tensor, std::span<std::byt
   }
 }
 
-// Calls f(tensor, first element of the tensor, offset into the run, count) for the tensors that the run of
-// elements first..first+count of the group touches.
+// Calls f(part of a tensor, first element of the part, offset into the run, count) for the tensors that the
+// run of elements first..first+count of the group touches.
 template <typename F>
 void each_part(const GroupStateLayout& layout, std::int64_t first, std::int64_t count, F f) {
   for (const TensorState& tensor : layout.tensors) {
@@ -90,7 +90,8 @@ void read_masters(const GroupStateLayout& layout, std::span<const std::byte> wei
               const auto* residuals =
                   reinterpret_cast<const std::uint16_t*>(state.data() + tensor.residual.offset.value) + index;
               for (std::int64_t i = 0; i < count; ++i)
-                to[i] = join_master(copies[i], residuals[i], static_cast<std::uint64_t>(index + i));
+                to[i] = join_master(copies[i], residuals[i],
+                                    static_cast<std::uint64_t>(tensor.first + index + i));
             });
 }
 
@@ -108,7 +109,7 @@ void write_masters(const GroupStateLayout& layout, std::span<std::byte> weights,
               auto* residuals =
                   reinterpret_cast<std::uint16_t*>(state.data() + tensor.residual.offset.value) + index;
               for (std::int64_t i = 0; i < count; ++i) {
-                copies[i] = master_to_bfloat16(from[i], static_cast<std::uint64_t>(index + i));
+                copies[i] = master_to_bfloat16(from[i], static_cast<std::uint64_t>(tensor.first + index + i));
                 residuals[i] = master_residual(from[i]);
               }
             });
@@ -131,9 +132,19 @@ std::vector<GroupStateLayout> state_layouts(std::span<const ParameterGroup> grou
       tensors.push_back(
           {.range = {.begin = tensor.offset, .end = tensor.offset + tensor.elements, .decay = tensor.decay},
            .precision = precisions[next++]});
-    layouts.push_back(group_state_layout(tensors, weights));
+    layouts.push_back(group_state_layout(tensors, weights, options.piece_elements));
   }
   return layouts;
+}
+
+std::vector<StatePieceSize> state_piece_sizes(const GroupStateLayout& layout) {
+  std::vector<StatePieceSize> sizes;
+  for (const StatePiece& piece : layout.pieces)
+    sizes.push_back({.begin = piece.begin,
+                     .end = piece.end,
+                     .eight_bit_elements = elements_in_eight_bits(piece_layout(layout, piece)),
+                     .bytes = piece.bytes});
+  return sizes;
 }
 
 std::int64_t elements_in_eight_bits(const GroupStateLayout& layout) {

@@ -7,6 +7,7 @@
 
 #include "model/architecture.h"
 #include "optim/group_state.h"
+#include "program/lowering.h"
 
 namespace lazytrain {
 
@@ -14,6 +15,9 @@ namespace lazytrain {
 // weights; the embedding and lm_head count as embeddings.
 [[nodiscard]] std::vector<GroupStateLayout> state_layouts(std::span<const ParameterGroup> groups,
                                                           DataType weights, const MomentOptions& options);
+
+// The pieces of a group's state as Programs know them.
+[[nodiscard]] std::vector<StatePieceSize> state_piece_sizes(const GroupStateLayout& layout);
 
 // Parameters of a group whose moments are in 8 bits.
 [[nodiscard]] std::int64_t elements_in_eight_bits(const GroupStateLayout& layout);

@@ -25,7 +25,9 @@ LoweringContext lowering_context(const Architecture& architecture, const Session
     for (const GroupStateLayout& layout : state_layouts(context.groups, options.type, options.moments)) {
       context.state_bytes.push_back(layout.bytes);
       context.eight_bit_elements.push_back(elements_in_eight_bits(layout));
+      context.state_pieces.push_back(state_piece_sizes(layout));
     }
+    context.homes = options.homes;
   }
   return context;
 }
@@ -41,17 +43,21 @@ Session::Session(const Architecture& architecture, const SessionOptions& options
                                          ExecutorOptions{.type = options.type,
                                                          .max_gradient_norm = options.max_gradient_norm,
                                                          .optimizer_rate = options.optimizer_rate,
+                                                         .scratch_folder = options.scratch_folder,
+                                                         .disk_read = options.disk_read,
+                                                         .disk_write = options.disk_write,
                                                          .debug_memory = options.debug_memory},
                                          state_layouts_);
 }
 
 void Session::allocate(std::span<const Program* const> programs) {
-  Bytes device, host;
+  Bytes device, host, disk;
   for (const Program* program : programs) {
     device = std::max(device, program->device_bytes);
     host = std::max(host, program->host_bytes);
+    disk = std::max(disk, program->disk_bytes);
   }
-  executor_->allocate(device, host);
+  executor_->allocate(device, host, disk);
 }
 
 void Session::load(const ModelFolder& folder) {
@@ -75,17 +81,22 @@ void Session::load(const ModelFolder& folder) {
 }
 
 void Session::set_group(std::size_t group, std::span<const float> values) {
-  const GroupMemory memory = executor_->group(group);
   check(values.size() == static_cast<std::size_t>(context_.groups[group].elements), "a group is set whole");
-  for (const std::span<std::byte> bytes : {memory.weights, memory.states})
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  const auto clear = [](std::span<std::byte> bytes) { std::fill(bytes.begin(), bytes.end(), std::byte{0}); };
+  clear(weights(group));
+  if (options_.training)
+    for (std::size_t p = 0; p < states().pieces(group); ++p) clear(states().piece(group, p, true));
   set_values(group, 0, values);
 }
 
 void Session::set_values(std::size_t group, std::int64_t first, std::span<const float> values) {
   const GroupMemory memory = executor_->group(group);
   if (options_.training) {
-    write_masters(state_layouts_[group], memory.weights, memory.states, first, values);
+    each_piece(group, first, std::ssize(values), [&](std::size_t p, std::int64_t begin, std::int64_t end) {
+      write_masters(
+          executor_->piece_layout(group, p), memory.weights, states().piece(group, p, true), begin,
+          values.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(end - begin)));
+    });
     return;
   }
   for (const ParameterTensor& tensor : context_.groups[group].tensors) {
@@ -104,7 +115,12 @@ void Session::set_values(std::size_t group, std::int64_t first, std::span<const 
 void Session::read_masters(std::size_t group, std::int64_t first, std::span<float> out) const {
   const GroupMemory memory = executor_->group(group);
   if (options_.training) {
-    lazytrain::read_masters(state_layouts_[group], memory.weights, memory.states, first, out);
+    std::fill(out.begin(), out.end(), 0.0F);
+    each_piece(group, first, std::ssize(out), [&](std::size_t p, std::int64_t begin, std::int64_t end) {
+      lazytrain::read_masters(
+          executor_->piece_layout(group, p), memory.weights, executor_->states().piece(group, p, false),
+          begin, out.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(end - begin)));
+    });
     return;
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -117,6 +133,7 @@ void Session::read_masters(std::size_t group, std::int64_t first, std::span<floa
 
 void Session::read_gradient(std::size_t group, std::span<float> out) const {
   const GroupMemory memory = executor_->group(group);
+  check(!memory.gradient.empty(), "a gradient that is read is on the host");
   const bool fp32 = options_.type == DataType::f32 || context_.groups[group].kind == GroupKind::embedding;
   if (fp32) {
     std::memcpy(out.data(), memory.gradient.data(), out.size_bytes());
@@ -126,12 +143,19 @@ void Session::read_gradient(std::size_t group, std::span<float> out) const {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_float(gradient[i]);
 }
 
-std::vector<Session::Blob> Session::blobs(std::size_t group) {
-  const GroupMemory memory = executor_->group(group);
-  std::vector<Blob> blobs;
-  blobs.push_back({fmt::format("group-{:03}.weights", group), memory.weights});
-  if (options_.training) blobs.push_back({fmt::format("group-{:03}.states", group), memory.states});
-  return blobs;
+std::span<std::byte> Session::weights(std::size_t group) {
+  return executor_->group(group).weights;
+}
+
+// Calls f(piece, begin, end) for the pieces that hold some of the elements first..first + count.
+template <typename F>
+void Session::each_piece(std::size_t group, std::int64_t first, std::int64_t count, F f) const {
+  const std::vector<StatePiece>& pieces = state_layouts_[group].pieces;
+  for (std::size_t p = 0; p < pieces.size(); ++p) {
+    const std::int64_t begin = std::max(first, pieces[p].begin);
+    const std::int64_t end = std::min(first + count, pieces[p].end);
+    if (begin < end) f(p, begin, end);
+  }
 }
 
 }  // namespace lazytrain

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,7 +25,10 @@ struct SessionOptions {
   double max_gradient_norm = 0;
   double optimizer_rate = 0;  // emulated machines, parameters per second; 0 = not paced
   bool debug_memory = false;
-  MomentOptions moments = {};  // training: what the optimizer keeps in 8 bits
+  std::filesystem::path scratch_folder = {};  // of what is on disk
+  double disk_read = 0, disk_write = 0;       // GB/s that the disk is paced to; 0 = not
+  std::vector<GroupPlan> homes = {};          // Plan::groups
+  MomentOptions moments = {};                 // training: what the optimizer keeps in 8 bits
 };
 
 // What lowering needs to know of a model under these options; no memory is touched.
@@ -58,17 +61,18 @@ class Session {
   // The group's gradient as it left the device.
   void read_gradient(std::size_t group, std::span<float> out) const;
 
-  // Everything that a resumed run needs of a group, as raw bytes: weights and states. In bf16 runs a master
-  // is a weight and its residual in the state (core/bfloat16.h: join_master).
-  struct Blob {
-    std::string name;  // "group-003.weights"
-    std::span<std::byte> bytes;
-  };
-  [[nodiscard]] std::vector<Blob> blobs(std::size_t group);
+  // Everything that a resumed run needs of a group, as raw bytes: weights, and the pieces of its state one
+  // after the other. In bf16 runs a master is a weight and its residual in the state (core/bfloat16.h:
+  // join_master).
+  [[nodiscard]] std::span<std::byte> weights(std::size_t group);
+  [[nodiscard]] StateWindow& states() { return executor_->states(); }
   // By group; empty without training.
   [[nodiscard]] const std::vector<GroupStateLayout>& state_layouts() const { return state_layouts_; }
 
  private:
+  template <typename F>
+  void each_piece(std::size_t group, std::int64_t first, std::int64_t count, F f) const;
+
   SessionOptions options_;
   LoweringContext context_;
   std::vector<GroupStateLayout> state_layouts_;

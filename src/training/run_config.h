@@ -84,6 +84,11 @@ struct RunConfig {
   double link_d2h_gbps = 0;
   double link_duplex_gbps = 0;
   double optimizer_gparams_per_s = 0;
+  std::string states_home = "auto";        // auto | host | disk: optimizer states
+  std::optional<std::string> scratch_dir;  // of what is on disk; not set: output_dir
+  double disk_read_gbps = 0;               // emulated: 0: not paced
+  double disk_write_gbps = 0;
+  double max_disk_writes_tb = 1;  // a run that would write more is refused
 
   // plan
   std::string policy = "auto";

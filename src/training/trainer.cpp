@@ -47,6 +47,20 @@ AdamWStep adamw_step(const RunConfig& config, double lr, std::int64_t number) {
           .step = number};
 }
 
+// Files of a checkpoint: a group's weights, and its optimizer state.
+std::string weights_file(std::size_t group) {
+  return fmt::format("group-{:03}.weights", group);
+}
+std::string states_file(std::size_t group) {
+  return fmt::format("group-{:03}.states", group);
+}
+
+void write_in_parts(CheckpointWriter& writer, std::span<const std::byte> bytes) {
+  constexpr std::size_t kPart = std::size_t{16} << 20;
+  for (std::size_t at = 0; at < bytes.size(); at += kPart)
+    writer.write(bytes.subspan(at, std::min(kPart, bytes.size() - at)));
+}
+
 class Trainer {
  public:
   explicit Trainer(const TrainingRun& run)
@@ -114,6 +128,7 @@ class Trainer {
                                            ? Bytes{0}
                                            : session_.executor().highest_byte_touched(Tier::host),
                           .resident = resident_memory(),
+                          .disk_method = session_.executor().disk_method(),
                           .interrupted = interrupted};
     for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
     if (interrupted) {
@@ -247,12 +262,11 @@ class Trainer {
       export_model(writer.folder());
     } else {
       for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
-        for (const Session::Blob& blob : session_.blobs(g)) {
-          writer.begin(blob.name);
-          constexpr std::size_t kPiece = std::size_t{16} << 20;
-          for (std::size_t at = 0; at < blob.bytes.size(); at += kPiece)
-            writer.write(blob.bytes.subspan(at, std::min(kPiece, blob.bytes.size() - at)));
-        }
+        writer.begin(weights_file(g));
+        write_in_parts(writer, session_.weights(g));
+        writer.begin(states_file(g));
+        for (std::size_t p = 0; p < session_.states().pieces(g); ++p)
+          write_in_parts(writer, session_.states().piece(g, p, false));
       }
     }
     writer.add("lazytrain_state.json", to_text(state_));
@@ -303,30 +317,40 @@ class Trainer {
     const std::vector<GroupStateLayout> layouts = state_layouts(groups, type, saved.moments);
     if (to_string(saved.moments) != to_string(now))
       log::info("the optimizer's states are converted: {} -> {}", to_string(saved.moments), to_string(now));
+    const auto open = [&](const std::string& name, std::size_t expected) {
+      MappedFile file = checkpoint.map(name);
+      if (file.bytes().size() != expected)
+        fail(ExitCode::model_file,
+             "{}: {} has {} bytes where this model needs {}; resume with the model and precision that wrote "
+             "it",
+             checkpoint.path().string(), name, file.bytes().size(), expected);
+      return file;
+    };
+    StateWindow& states = session_.states();
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      for (const Session::Blob& blob : session_.blobs(g)) {
-        const MappedFile file = checkpoint.map(blob.name);
-        const bool states = blob.name.ends_with(".states");
-        const std::size_t expected =
-            states ? static_cast<std::size_t>(layouts[g].bytes.value) : blob.bytes.size();
-        if (file.bytes().size() != expected)
-          fail(ExitCode::model_file,
-               "{}: {} has {} bytes where this model needs {}; resume with the model and precision that "
-               "wrote it",
-               checkpoint.path().string(), blob.name, file.bytes().size(), expected);
-        if (states && to_string(saved.moments) != to_string(now))
-          convert_states(layouts[g], file.bytes(), session_.state_layouts()[g], blob.bytes);
+      const std::span<std::byte> weights = session_.weights(g);
+      std::ranges::copy(open(weights_file(g), weights.size()).bytes(), weights.begin());
+      const MappedFile file = open(states_file(g), static_cast<std::size_t>(layouts[g].bytes.value));
+      for (std::size_t p = 0; p < states.pieces(g); ++p) {
+        const StatePiece& piece = layouts[g].pieces[p];
+        const auto from = file.bytes().subspan(static_cast<std::size_t>(piece.offset.value),
+                                               static_cast<std::size_t>(piece.bytes.value));
+        const std::span<std::byte> to = states.piece(g, p, true);
+        if (to_string(saved.moments) != to_string(now))
+          convert_states(piece_layout(layouts[g], piece), from,
+                         piece_layout(session_.state_layouts()[g], session_.state_layouts()[g].pieces[p]),
+                         to);
         else
-          std::memcpy(blob.bytes.data(), file.bytes().data(), expected);
+          std::ranges::copy(from, to.begin());
       }
     }
+    states.release();
   }
 
   void check_space() {
     Bytes checkpoint;
     for (std::size_t g = 0; g < session_.context().groups.size(); ++g)
-      for (const Session::Blob& blob : session_.blobs(g))
-        checkpoint += Bytes{static_cast<std::int64_t>(blob.bytes.size())};
+      checkpoint += Bytes{std::ssize(session_.weights(g))} + session_.state_layouts()[g].bytes;
     const Bytes model = run_.model.check_export(config_.output_dir);
     // Without save_steps one checkpoint still: a signal, or an export that fails, saves one.
     const std::int64_t saves =

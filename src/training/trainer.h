@@ -46,6 +46,7 @@ struct TrainingResult {
   double last_loss = 0;
   Bytes device_peak, host_peak;  // highest byte written in each arena
   Bytes resident;                // anonymous and shared memory of the process after the last step
+  std::string disk_method = {};  // how what is on disk was read and written; empty: nothing was
   bool interrupted = false;      // stopped by a signal; a checkpoint holds everything
 };
 

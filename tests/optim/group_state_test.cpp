@@ -75,14 +75,15 @@ TEST(GroupState, PartsFollowEachOtherOnCacheLines) {
   EXPECT_EQ(floats.residual.offset, Bytes{576 + 640 + 64});
   EXPECT_EQ(floats.exp_avg.bytes, Bytes{40});
   EXPECT_EQ(floats.scales.bytes, Bytes{0});
-  EXPECT_EQ(layout.bytes, Bytes{576 + 640 + 64 + 64 + 64 + 64});
+  EXPECT_EQ(layout.bytes, Bytes{kDiskAlignment});  // 1472 and padding
 }
 
 TEST(GroupState, Fp32WeightsAreTheirOwnMasters) {
   const std::array<TensorPrecision, 1> tensors{{{.range = {.begin = 0, .end = 64}}}};
   const GroupStateLayout layout = group_state_layout(tensors, DataType::f32);
   EXPECT_EQ(layout.tensors[0].residual.bytes, Bytes{0});
-  EXPECT_EQ(layout.bytes, Bytes{512});
+  EXPECT_EQ(layout.tensors[0].exp_avg_sq.offset, Bytes{256});
+  EXPECT_EQ(layout.bytes, Bytes{kDiskAlignment});
 }
 
 TEST(GroupState, BytesPerParameter) {
@@ -100,11 +101,40 @@ TEST(GroupState, BytesPerParameter) {
   EXPECT_EQ(state_bytes_per_parameter(k32, DataType::bf16), 10.0);
 }
 
+TEST(GroupState, PiecesAreCutBetweenBlocksOnly) {
+  // A piece of 1,024 elements has room for the first tensor and one block of the second.
+  const std::array<TensorPrecision, 3> tensors{{{.range = {.begin = 0, .end = 700}, .precision = k8},
+                                                {.range = {.begin = 704, .end = 704 + 1500}, .precision = k8},
+                                                {.range = {.begin = 2240, .end = 2250}, .precision = k32}}};
+  const GroupStateLayout layout = group_state_layout(tensors, DataType::bf16, 1024);
+  ASSERT_EQ(layout.pieces.size(), 3U);
+  ASSERT_EQ(layout.tensors.size(), 5U);
+  EXPECT_EQ(layout.tensors[1].range.end, 704 + 256);
+  EXPECT_EQ(layout.tensors[2].first, 256);
+  EXPECT_EQ(layout.tensors[2].range.end, 704 + 256 + 1024);
+  EXPECT_EQ(layout.tensors[3].first, 1280);
+  EXPECT_EQ(layout.pieces[1].begin, 704 + 256);
+  EXPECT_EQ(layout.pieces[2].end, 2250);
+  Bytes end;
+  for (const StatePiece& piece : layout.pieces) {
+    EXPECT_EQ(piece.offset, end);
+    EXPECT_EQ(piece.offset.value % kDiskAlignment, 0);
+    EXPECT_EQ(piece.bytes.value % kDiskAlignment, 0);
+    end = piece.offset + piece.bytes;
+  }
+  EXPECT_EQ(layout.bytes, end);
+  const GroupStateLayout last = piece_layout(layout, layout.pieces[2]);
+  EXPECT_EQ(last.bytes, layout.pieces[2].bytes);
+  ASSERT_EQ(last.tensors.size(), 2U);
+  EXPECT_EQ(last.tensors[0].residual.offset, Bytes{0});
+  EXPECT_EQ(last.tensors[0].range.begin, 704 + 1280);
+}
+
 TEST(GroupState, OffsetsAre64Bit) {
   constexpr std::int64_t kElements = 3LL << 31;
   const std::array<TensorPrecision, 2> tensors{{{.range = {.begin = 0, .end = kElements}, .precision = k8},
                                                 {.range = {.begin = kElements, .end = kElements + 1}}}};
-  EXPECT_EQ(group_state_layout(tensors, DataType::bf16).tensors[1].residual.offset,
+  EXPECT_EQ(group_state_layout(tensors, DataType::bf16).tensors.back().residual.offset,
             Bytes{kElements * 4 + kElements / 256 * 8});
 }
 

@@ -90,6 +90,7 @@ Machine machine_for(const Program& program) {
   machine.tiers = program.tiers;
   machine.device_capacity = program.device_bytes;
   machine.host_capacity = program.host_bytes;
+  machine.disk_capacity = program.disk_bytes;
   return machine;
 }
 

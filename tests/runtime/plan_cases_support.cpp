@@ -36,6 +36,7 @@ PlanningInputs planning_inputs(const Architecture& architecture, const SessionOp
   PlanningInputs inputs;
   inputs.context = lowering_context(architecture, options);
   inputs.machine = roomy_machine(inputs.context.tiers);
+  inputs.machine.disk_capacity = {std::int64_t{1} << 40};
   inputs.costs = modelled_costs(architecture, batch.slot_tokens, 50, 10);
   inputs.batch = batch;
   inputs.workspace = [architecture, type = options.type](std::int64_t slots, std::int64_t slot_tokens) {

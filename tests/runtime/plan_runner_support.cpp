@@ -31,7 +31,8 @@ PlanRunner::PlanRunner(const Architecture& architecture, SessionOptions options,
   const LoweringContext context = lowering_context(architecture, options);
   update_ = lower_update_only(context);
   Bytes device = update_.device_bytes;
-  for (const Plan& plan : plans_) {
+  for (Plan& plan : plans_) {
+    plan.groups = options.homes;
     programs_.push_back(lower_train_step(
         context, plan,
         workspace_bytes(architecture, options.type, plan.batch.micro_batch, plan.batch.slot_tokens)));
@@ -61,7 +62,8 @@ RunResult PlanRunner::run(std::size_t plan, const std::vector<Tokens>& batches,
   Checksum sum;
   for (std::size_t g = 0; g < session_->context().groups.size(); ++g) {
     sum.add(executor.group(g).weights);
-    sum.add(executor.group(g).states);
+    StateWindow& states = executor.states();
+    for (std::size_t p = 0; p < states.pieces(g); ++p) sum.add(states.piece(g, p, false));
   }
   result.parameters = sum.value();
   return result;
