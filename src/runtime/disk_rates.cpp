@@ -129,7 +129,7 @@ std::string mount_source(dev_t device) {
     std::istringstream rest(line.substr(dash + 3));
     std::string type, source;
     rest >> type >> source;
-    return type + " " + source;
+    return fmt::format("{} {}", type, source);
   }
   return "";
 }
@@ -185,7 +185,7 @@ DiskRates load_or_measure_disk(const std::filesystem::path& folder) {
       log::warning("{}; measuring anew", bad.what());
     }
   }
-  const DiskRates rates = measure_disk(folder);
+  DiskRates rates = measure_disk(folder);
   try {
     std::filesystem::create_directories(path.parent_path(), error);
     write_json(path, nlohmann::ordered_json{{"folder", folder.string()},
