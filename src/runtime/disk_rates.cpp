@@ -43,7 +43,7 @@ using Buffer = std::unique_ptr<std::byte, Freed>;
 
 Buffer make_buffer() {
   const auto size = static_cast<std::size_t>(kBlock.value);
-  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kScratchAlignment, size)));
+  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kDiskAlignment, size)));
   if (buffer == nullptr) throw std::bad_alloc();
   Random random(13);  // a disk that compresses must not look faster than it is
   const auto words = std::span(reinterpret_cast<std::uint64_t*>(buffer.get()), size / 8);

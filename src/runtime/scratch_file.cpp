@@ -26,7 +26,7 @@ constexpr std::size_t kDirectPiece = std::size_t{32} << 20;
 constexpr std::size_t kCachedPiece = std::size_t{8} << 20;
 
 bool aligned(std::int64_t value) {
-  return value % kScratchAlignment == 0;
+  return value % kDiskAlignment == 0;
 }
 
 bool again(int error) {
@@ -35,7 +35,7 @@ bool again(int error) {
 
 // After a transfer of `done` bytes the next one must start aligned, too.
 std::size_t whole_blocks(std::size_t done) {
-  return done / kScratchAlignment * kScratchAlignment;
+  return done / kDiskAlignment * kDiskAlignment;
 }
 
 Bytes free_bytes(int descriptor) {
@@ -154,7 +154,7 @@ class ScratchFile::Ring {
 };
 
 ScratchFile::ScratchFile(const std::filesystem::path& folder, Bytes size, const ScratchOptions& options)
-    : folder_(folder), size_(align_up(size, kScratchAlignment)) {
+    : folder_(folder), size_(align_up(size, kDiskAlignment)) {
   check(size.value > 0, "a scratch file has a size");
   check(options.chunk.value > 0 && aligned(options.chunk.value) && options.chunk.value <= (1 << 30) &&
             options.depth > 0,
@@ -223,7 +223,7 @@ bool ScratchFile::set_direct(bool on) {
 
 // Every method is tried with one block: some kernels and file systems accept a mode and refuse its use.
 void ScratchFile::settle_method(const ScratchOptions& options) {
-  alignas(kScratchAlignment) std::array<std::byte, kScratchAlignment> block{};
+  alignas(kDiskAlignment) std::array<std::byte, kDiskAlignment> block{};
   const auto works = [&](const char* name, int error) {
     for (const bool writing : {true, false})
       if (error == 0) error = transfer(writing, 0, block.data(), block.size());
@@ -261,7 +261,7 @@ std::string ScratchFile::method() const {
 void ScratchFile::check_range(Bytes offset, const std::byte* data, std::size_t size) const {
   const auto bytes = static_cast<std::int64_t>(size);
   check(aligned(offset.value) && aligned(bytes) &&
-            reinterpret_cast<std::uintptr_t>(data) % kScratchAlignment == 0,
+            reinterpret_cast<std::uintptr_t>(data) % kDiskAlignment == 0,
         "transfers of a scratch file are aligned");
   check(offset.value >= 0 && bytes <= size_.value && offset.value <= size_.value - bytes,
         "transfers of a scratch file stay inside it");

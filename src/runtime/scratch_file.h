@@ -15,26 +15,24 @@
 
 namespace lazytrain {
 
-// Offsets, sizes and addresses of transfers are multiples of this: enough for O_DIRECT on any common disk.
-inline constexpr std::int64_t kScratchAlignment = 4096;
-
 // Ways to reach the disk, best first.
 enum class ScratchMethod : std::uint8_t { uring, direct, cached };
 
 // Chosen from `disk_bench`: a byte costs less processor time the larger the requests are, and eight of them
 // keep a disk of several GB/s busy.
 struct ScratchOptions {
-  Bytes chunk = {std::int64_t{4} << 20};      // one request of io_uring; a multiple of kScratchAlignment
+  Bytes chunk = {std::int64_t{4} << 20};      // one request of io_uring; a multiple of kDiskAlignment
   int depth = 8;                              // requests of one direction under way at once
   ScratchMethod best = ScratchMethod::uring;  // the first one that is tried
 };
 
-// Transfers block and allocate nothing. One thread may read while another writes; each direction is used by
-// one thread at a time. Failures are Error(disk) with the folder, what was done and the system's reason;
-// misaligned use is a std::logic_error.
+// Offsets, sizes and addresses of transfers are multiples of kDiskAlignment: enough for O_DIRECT on any
+// common disk. Transfers block and allocate nothing. One thread may read while another writes; each direction
+// is used by one thread at a time. Failures are Error(disk) with the folder, what was done and the system's
+// reason; misaligned use is a std::logic_error.
 class ScratchFile {
  public:
-  // In `folder`, which is made where it is missing. `size` (more than 0) is rounded up to kScratchAlignment.
+  // In `folder`, which is made where it is missing. `size` (more than 0) is rounded up to kDiskAlignment.
   // Error(disk) where the folder cannot be used, or has no room: it names the needed and the free bytes.
   // Methods that the kernel or the file system refuses are passed over; so is io_uring where the environment
   // says LAZYTRAIN_IO=pread.

@@ -42,7 +42,7 @@ void expect_measured(const DiskRates& rates) {
 TEST_F(MeasuredDisk, IsMeasuredAndLeavesNothing) {
   const DiskRates rates = measure_disk(scratch());
   expect_measured(rates);
-  EXPECT_EQ(rates.method, ScratchFile(scratch(), {kScratchAlignment}).method());
+  EXPECT_EQ(rates.method, ScratchFile(scratch(), {kDiskAlignment}).method());
   EXPECT_TRUE(std::filesystem::is_empty(scratch()));
 }
 

@@ -67,23 +67,23 @@ TEST_P(Scratch, SaysHowItReachesTheDisk) {
 TEST_P(Scratch, GivesBackWhatWasWritten) {
   const Folder folder;
   constexpr std::int64_t kBlocks = 2048, kMost = 400;
-  ScratchFile file(folder.path, {kBlocks * kScratchAlignment - 100}, options(GetParam()));
-  ASSERT_EQ(file.size(), Bytes{kBlocks * kScratchAlignment});
+  ScratchFile file(folder.path, {kBlocks * kDiskAlignment - 100}, options(GetParam()));
+  ASSERT_EQ(file.size(), Bytes{kBlocks * kDiskAlignment});
   std::vector<std::byte> expected(static_cast<std::size_t>(file.size().value));  // unwritten bytes are zero
-  Buffer buffer(kMost * kScratchAlignment);
+  Buffer buffer(kMost * kDiskAlignment);
   Random random(3);
   for (std::uint64_t i = 0; i < 300; ++i) {
     const auto blocks = static_cast<std::int64_t>(random.below(i % 3 == 0 ? kMost + 1 : 20));
     const auto block =
         static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(kBlocks - blocks + 1)));
-    const std::span<std::byte> piece = buffer.first(blocks * kScratchAlignment);
-    std::byte* reference = expected.data() + block * kScratchAlignment;
+    const std::span<std::byte> piece = buffer.first(blocks * kDiskAlignment);
+    std::byte* reference = expected.data() + block * kDiskAlignment;
     fill(piece, i);
     if (i % 2 == 0) {
       std::copy(piece.begin(), piece.end(), reference);
-      file.write({block * kScratchAlignment}, piece);
+      file.write({block * kDiskAlignment}, piece);
     } else {
-      file.read({block * kScratchAlignment}, piece);
+      file.read({block * kDiskAlignment}, piece);
       ASSERT_TRUE(std::equal(piece.begin(), piece.end(), reference)) << "transfer " << i;
     }
   }
@@ -95,7 +95,7 @@ TEST_P(Scratch, GivesBackWhatWasWritten) {
 // Longer than any single request of any method.
 TEST_P(Scratch, GivesBackALongTransfer) {
   const Folder folder;
-  constexpr std::int64_t kLong = 67 * kMiB + kScratchAlignment;
+  constexpr std::int64_t kLong = 67 * kMiB + kDiskAlignment;
   ScratchFile file(folder.path, {kLong + kMiB}, options(GetParam()));
   Buffer written(kLong), read(kLong);
   fill(written.all(), 8);
@@ -106,7 +106,7 @@ TEST_P(Scratch, GivesBackALongTransfer) {
 
 TEST_P(Scratch, ReadsWhileItWrites) {
   const Folder folder;
-  constexpr std::int64_t kPiece = 300 * kScratchAlignment, kPieces = 16;
+  constexpr std::int64_t kPiece = 300 * kDiskAlignment, kPieces = 16;
   ScratchFile file(folder.path, {2 * kPieces * kPiece}, options(GetParam()));
   Buffer written(kPiece), read(kPiece), expected(kPiece);
   const auto seed = [](std::int64_t round, std::int64_t piece) {
@@ -149,19 +149,19 @@ TEST_P(Scratch, RefusesTransfersThatAreNotAlignedOrLeaveTheFile) {
   const Folder folder;
   ScratchFile file(folder.path, {kMiB}, options(GetParam()));
   Buffer buffer(2 * kMiB);
-  const std::span<std::byte> block = buffer.first(kScratchAlignment);
+  const std::span<std::byte> block = buffer.first(kDiskAlignment);
   const auto refused = [&](std::int64_t offset, std::span<std::byte> bytes) {
     EXPECT_THROW(file.read({offset}, bytes), std::logic_error) << offset << ", " << bytes.size();
     EXPECT_THROW(file.write({offset}, bytes), std::logic_error) << offset << ", " << bytes.size();
   };
   refused(512, block);
-  refused(0, buffer.first(kScratchAlignment + 512));
-  refused(0, buffer.all().subspan(512, kScratchAlignment));
+  refused(0, buffer.first(kDiskAlignment + 512));
+  refused(0, buffer.all().subspan(512, kDiskAlignment));
   refused(kMiB, block);
-  refused(-kScratchAlignment, block);
-  refused(INT64_MAX - INT64_MAX % kScratchAlignment, block);
+  refused(-kDiskAlignment, block);
+  refused(INT64_MAX - INT64_MAX % kDiskAlignment, block);
   refused(0, buffer.all());
-  file.read({kMiB - kScratchAlignment}, block);
+  file.read({kMiB - kDiskAlignment}, block);
   file.write({kMiB}, buffer.first(0));
 }
 
@@ -173,7 +173,7 @@ TEST_P(Scratch, WorksOnAfterAFailure) {
     Buffer buffer(4 * kMiB), read(4 * kMiB);
     fill(buffer.all(), 5);
     std::signal(SIGXFSZ, SIG_IGN);
-    constexpr std::int64_t kLimit = 2 * kMiB + 3 * kScratchAlignment;
+    constexpr std::int64_t kLimit = 2 * kMiB + 3 * kDiskAlignment;
     const rlimit limit{kLimit, kLimit};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
     const std::string told = disk_error([&] { file.write({0}, buffer.all()); });
@@ -197,12 +197,12 @@ TEST_P(Scratch, ReportsAFileThatBecameShorter) {
   Buffer buffer(kMiB);
   fill(buffer.all(), 2);
   file.write({0}, buffer.all());
-  ASSERT_EQ(ftruncate(descriptor_in(folder.path), kMiB - kScratchAlignment), 0);
+  ASSERT_EQ(ftruncate(descriptor_in(folder.path), kMiB - kDiskAlignment), 0);
   EXPECT_EQ(
       disk_error([&] { file.read({0}, buffer.all()); }),
       folder.path.string() +
           ": cannot read the scratch file: Input/output error; check the disk or choose another folder");
-  file.read({0}, buffer.first(kMiB - kScratchAlignment));
+  file.read({0}, buffer.first(kMiB - kDiskAlignment));
 }
 
 // Whether the file system of `folder` can give a file its room without writing it.

@@ -45,7 +45,7 @@ class Buffer {
  public:
   explicit Buffer(std::int64_t size)
       : size_(static_cast<std::size_t>(size)),
-        data_(static_cast<std::byte*>(std::aligned_alloc(kScratchAlignment, size_))) {}
+        data_(static_cast<std::byte*>(std::aligned_alloc(kDiskAlignment, size_))) {}
   ~Buffer() { std::free(data_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
