@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """A Llama model with random weights (normal, 0.02) and a byte-level tokenizer, to train from scratch.
 
-make_random_model.py --out FOLDER [--hidden 256 --layers 6 --ffn 688 --heads 4 --kv-heads 4 --seed 1]
+make_random_model.py --out FOLDER [--hidden 256 --layers 6 --ffn 688 --heads 4 --kv-heads 4 --vocab 300 --seed 1]
+
+A model of more than 8 million parameters repeats one million random numbers, each matrix from another place on.
 """
 
 import argparse
@@ -15,13 +17,14 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "apps"))
 import tiny_run  # the tokenizer of the tests: 3 special tokens, all bytes, a few merges
 
-VOCAB = 300
+LEAST_VOCAB = 300  # what the tokenizer has
+POOL = 1_000_003  # prime, so that rows do not repeat in step with a width
 
 
 def tensors(options):
-    hidden, ffn = options.hidden, options.ffn
+    hidden, ffn, vocab = options.hidden, options.ffn, options.vocab
     width = hidden // options.heads * options.kv_heads
-    yield "model.embed_tokens.weight", (VOCAB, hidden)
+    yield "model.embed_tokens.weight", (vocab, hidden)
     for layer in range(options.layers):
         name = f"model.layers.{layer}."
         yield name + "input_layernorm.weight", (hidden,)
@@ -34,24 +37,45 @@ def tensors(options):
         yield name + "mlp.up_proj.weight", (ffn, hidden)
         yield name + "mlp.down_proj.weight", (hidden, ffn)
     yield "model.norm.weight", (hidden,)
-    yield "lm_head.weight", (VOCAB, hidden)
+    yield "lm_head.weight", (vocab, hidden)
+
+
+class Normals:
+    """Normal numbers: fresh ones for a small model, of a pool for a large one, where drawing them would take minutes."""
+
+    def __init__(self, seed, total):
+        self.rng = random.Random(seed)
+        self.pool = array.array("f", self.draw(POOL)) if total > 8 * POOL else None
+
+    def draw(self, count):
+        return (self.rng.gauss(0, 0.02) for _ in range(count))
+
+    def values(self, count):
+        if self.pool is None:
+            return array.array("f", self.draw(count))
+        first = self.rng.randrange(POOL)
+        turned = self.pool[first:] + self.pool[:first]
+        return (turned * (count // POOL + 1))[:count]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    for name, value in (("hidden", 256), ("layers", 6), ("ffn", 688), ("heads", 4), ("kv-heads", 4), ("seed", 1)):
+    for name, value in (("hidden", 256), ("layers", 6), ("ffn", 688), ("heads", 4), ("kv-heads", 4),
+                        ("vocab", LEAST_VOCAB), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
+    if options.vocab < LEAST_VOCAB:
+        parser.error(f"--vocab: the tokenizer needs {LEAST_VOCAB}")
     options.out.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(options.seed)
+    counts = {name: shape[0] * (shape[1] if len(shape) > 1 else 1) for name, shape in tensors(options)}
+    normals = Normals(options.seed, sum(counts.values()))
     header, offset, values = {}, 0, []
     for name, shape in tensors(options):
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        count = counts[name]
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + 4 * count]}
         offset += 4 * count
-        values.append(array.array("f", [1.0] * count if len(shape) == 1 else
-                                  (rng.gauss(0, 0.02) for _ in range(count))))
+        values.append(array.array("f", [1.0]) * count if len(shape) == 1 else normals.values(count))
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(options.out / "model.safetensors", "wb") as file:
@@ -60,7 +84,7 @@ def main():
             part.tofile(file)
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": options.hidden,
               "intermediate_size": options.ffn, "num_hidden_layers": options.layers,
-              "num_attention_heads": options.heads, "num_key_value_heads": options.kv_heads, "vocab_size": VOCAB,
+              "num_attention_heads": options.heads, "num_key_value_heads": options.kv_heads, "vocab_size": options.vocab,
               "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
               "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
     tiny_run.write_json(options.out / "config.json", config)
