@@ -90,7 +90,8 @@ SessionOptions session_options(const RunConfig& config, bool training, std::int6
           .position_rows = positions,
           .max_gradient_norm = config.max_grad_norm,
           .optimizer_rate = config.optimizer_gparams_per_s * 1e9,
-          .debug_memory = config.debug_memory};
+          .debug_memory = config.debug_memory,
+          .skip_updates = config.debug_skip_update};
 }
 
 SessionOptions training_options(const RunConfig& config, const Architecture& architecture) {
@@ -208,6 +209,10 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
       .supervised_fraction = supervised_fraction,
       .optimizer_overlap = {}};
   find_disk(inputs, config);
+  if (config.debug_skip_update) {
+    inputs.machine.optimizer_rate = 0;
+    inputs.costs.update_per_parameter = inputs.costs.update_eight_bit_per_parameter = 0;
+  }
   if (config.policy == "every-k") inputs.every_k = config.every_k;
   if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";
   return inputs;

@@ -83,6 +83,8 @@ int run(const Options& options) {
   if (!config.do_train)
     fail(ExitCode::usage, "do_train: false leaves nothing to train; use `lazytrain eval {}` to evaluate",
          options.file);
+  if (config.debug_skip_update)
+    log::warning("debug_skip_update: the updates are left out, so the model stays as it came");
   require_not_replaced(options.file, config.output_dir);
   const StopSignals signals;
   const ModelFolder model(config.model_name_or_path);

@@ -558,7 +558,7 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
 }
 
 void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running) {
-  if (!running.update.has_value() || !step_finite_) return;
+  if (!running.update.has_value() || !step_finite_ || options_.skip_updates) return;
   const auto begin = Clock::now();
   AdamWStep step = *running.update;
   step.clip_factor = clip_factor_;

@@ -37,6 +37,7 @@ struct ExecutorOptions {
   // One op at a time, everything that an op did not name is poisoned (AddressSanitizer builds), and arenas
   // are filled with a pattern so that the highest byte touched can be found.
   bool debug_memory = false;
+  bool skip_updates = false;  // updates do nothing: for the time of a step without optimizer
 };
 
 // Parameters and states of one group, where they live between steps.

@@ -46,7 +46,8 @@ Session::Session(const Architecture& architecture, const SessionOptions& options
                                                          .scratch_folder = options.scratch_folder,
                                                          .disk_read = options.disk_read,
                                                          .disk_write = options.disk_write,
-                                                         .debug_memory = options.debug_memory},
+                                                         .debug_memory = options.debug_memory,
+                                                         .skip_updates = options.skip_updates},
                                          state_layouts_);
 }
 

@@ -25,6 +25,7 @@ struct SessionOptions {
   double max_gradient_norm = 0;
   double optimizer_rate = 0;  // emulated machines, parameters per second; 0 = not paced
   bool debug_memory = false;
+  bool skip_updates = false;
   std::filesystem::path scratch_folder = {};  // of what is on disk
   double disk_read = 0, disk_write = 0;       // GB/s that the disk is paced to; 0 = not
   std::vector<GroupPlan> homes = {};          // Plan::groups

@@ -97,6 +97,7 @@ struct RunConfig {
   std::string optimizer_overlap = "auto";   // auto | on | off
   std::optional<std::string> calibration;   // file of measured costs; not set: the default place
   bool debug_memory = false;
+  bool debug_skip_update = false;
 
   bool operator==(const RunConfig&) const = default;
 

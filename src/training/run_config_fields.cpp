@@ -370,6 +370,10 @@ std::vector<ConfigField> make_fields() {
        .group = "plan",
        .member = &C::debug_memory,
        .help = "measure the highest byte used of each tier and compare it with the plan"},
+      {.name = "debug_skip_update",
+       .group = "plan",
+       .member = &C::debug_skip_update,
+       .help = "leave all updates out: the time of a step without optimizer; nothing is learned"},
   };
 }
 

@@ -49,6 +49,27 @@ TEST(Streams, EvaluationBetweenSteps) {
   EXPECT_LT(harness.evaluate(tokens).loss_sum, before);
 }
 
+// A step that is timed without optimizer: same losses and norms every time, and not a bit of the model moves.
+TEST(Streams, WithoutUpdatesTheModelStaysAsItCame) {
+  const Architecture architecture = tiny_architecture(true, 2);
+  const Tokens tokens = random_tokens(3, 16, architecture.vocab, 1);
+  const auto result = [&](bool skip, bool overlap, std::int64_t steps) {
+    SessionOptions options = stream_options(2);
+    options.skip_updates = skip;
+    Plan plan = simple_plan(architecture, kBatch);
+    plan.optimizer_overlap = overlap;
+    PlanRunner runner(architecture, options, {plan});
+    return runner.run(0, std::vector<Tokens>(static_cast<std::size_t>(steps), tokens), random_parameters(5));
+  };
+  const RunResult untouched = result(false, false, 0);
+  for (const bool overlap : {false, true}) {
+    const RunResult skipped = result(true, overlap, 3);
+    EXPECT_EQ(skipped.parameters, untouched.parameters);
+    EXPECT_EQ(skipped.losses, std::vector<double>(3, skipped.losses.front()));
+    EXPECT_NE(result(false, overlap, 3).parameters, untouched.parameters);
+  }
+}
+
 #if defined(__SANITIZE_THREAD__)
 
 // The sanitizer sees what it is here to see.
