@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <numbers>
 
 #include "optim/adamw_states_support.h"
@@ -73,9 +74,16 @@ std::vector<double> of_all_blocks(double (*worst)(std::uint64_t, float), float r
   return values;
 }
 
+// The largest update in units of the learning rate: of the middle block and of the worst.
+void print_row(const char* stored, float ratio, const std::vector<double>& worst) {
+  std::printf("  %-8s ratio %-7g largest update / lr: %8.2f in the middle block, %8.2f in the worst of %zu\n",
+              stored, static_cast<double>(ratio), worst[kBlocks / 2], worst.back(), kBlocks);
+}
+
 TEST(EightBitHazard, UpdatesBesideAnOutlierKeepTheSizeOfTheLearningRate) {
   for (const float ratio : {1e-1F, 1e-2F, 1e-3F, 3e-4F, 1e-4F}) {
     const std::vector<double> worst = of_all_blocks(worst_update, ratio);
+    print_row("sqrt(v)", ratio, worst);
     EXPECT_LE(worst[kBlocks / 2], 1.3) << ratio;
     EXPECT_LE(worst.back(), 1.5) << ratio;
   }
@@ -89,8 +97,16 @@ TEST(EightBitHazard, UpdatesStayBoundedHoweverSmallTheGradient) {
 
 // Why r is stored, not v.
 TEST(EightBitHazard, StoringTheSecondMomentItselfBlowsUp) {
-  EXPECT_GT(of_all_blocks(worst_update_storing_v, 1e-3F).back(), 50);
-  EXPECT_GT(of_all_blocks(worst_update_storing_v, 1e-4F)[kBlocks / 2], 50);
+  for (const float ratio : {1e-1F, 1e-2F, 1e-3F, 3e-4F, 1e-4F}) {
+    const std::vector<double> worst = of_all_blocks(worst_update_storing_v, ratio);
+    print_row("v itself", ratio, worst);
+    if (ratio <= 1e-3F) {
+      EXPECT_GT(worst.back(), 50) << ratio;
+    }
+    if (ratio == 1e-4F) {
+      EXPECT_GT(worst[kBlocks / 2], 50);
+    }
+  }
 }
 
 // A quadratic with curvatures from 0.01 to 1, a little noise in its gradients, and a cosine schedule.
