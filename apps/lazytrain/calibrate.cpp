@@ -29,6 +29,8 @@ int run(const Options& options) {
   profile.quick = options.quick;
   std::filesystem::path out = options.out;
   if (out.empty()) out = cost_file(architecture, profile);
+  // A slot of few tokens costs less in a call of many slots than alone.
+  profile.micro_batch = config.micro_batch.value_or(1);
   const CostTable costs = measure_costs(architecture, profile);
   write_cost_table(out, costs);
   print("{}", costs_table(costs, architecture));
@@ -61,6 +63,7 @@ void add_calibrate(CLI::App& app, Action& action) {
   command->add_flag("--quick", options->quick, "a few seconds, less exact");
   command->footer(
       "Run it while the machine has nothing else to do.\n"
+      "With micro_batch it measures calls of so many slots, else of one.\n"
       "Example:\n  lazytrain calibrate run.yaml memory_model=emulated device_memory=240MB\n");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
