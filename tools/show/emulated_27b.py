@@ -46,13 +46,14 @@ class Host:
     pool: float  # host memory beside weights, gradients and states
     disk_read: float
     disk_write: float
+    micro_batch: int  # slots of the calls whose costs are measured: about what plans choose
     duplex: float = 1.8  # both ways together, in links
 
 
 H800 = Host("H800", tflops=400, slots=72, link=50, optimizer=6e9, device=0.95 * 80 - 2.5, pool=16, disk_read=6,
-            disk_write=5)
+            disk_write=5, micro_batch=24)
 RTX3090 = Host("RTX 3090", tflops=65, slots=2, link=24, optimizer=2.5e9, device=0.95 * 25.77 - 1, pool=32, disk_read=3,
-               disk_write=2.5)
+               disk_write=2.5, micro_batch=1)
 
 
 @dataclasses.dataclass
@@ -67,7 +68,7 @@ class Emulation:
     """Model, data and measured costs in a folder; `settings` makes the keys of run.yaml of a machine."""
 
     def __init__(self, folder, lazytrain):
-        self.folder, self.lazytrain = pathlib.Path(folder).resolve(), str(lazytrain)
+        self.folder, self.lazytrain, self.tables = pathlib.Path(folder).resolve(), str(lazytrain), {}
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "model" / "tokenizer_config.json").exists():  # which is written last
             sizes = {"hidden": HIDDEN, "ffn": FFN, "layers": LAYERS, "heads": HEADS, "kv-heads": HEADS, "vocab": VOCAB}
@@ -86,24 +87,27 @@ class Emulation:
             "threads": 2, "device_memory": "1GB", "per_device_train_batch_size": H800.slots,
         }
 
-    def calibrate(self):
-        """Measures this machine (nothing else should run); the cost table as a dict."""
-        file = self.folder / "costs.json"
-        self.run("calibrate", self.base, "--out", file)
-        self.base["calibration"] = file
-        self.costs = json.loads(file.read_text(encoding="utf-8"))
-        return self.costs
+    def costs(self, host):
+        """The cost table of this machine for calls as they are on `host`, measured once (nothing else should run)."""
+        if host.micro_batch not in self.tables:
+            file = self.costs_file(host)
+            self.run("calibrate", {**self.base, "micro_batch": host.micro_batch}, "--out", file)
+            self.tables[host.micro_batch] = json.loads(file.read_text(encoding="utf-8"))
+        return self.tables[host.micro_batch]
+
+    def costs_file(self, host):
+        return self.folder / f"costs-{host.micro_batch}.json"
 
     def slowdown(self, host):
         """Seconds of this machine that stand for one of the real one."""
         real = 2 * host.slots * 1024 * BYTES * LAYER / (1e12 * host.tflops)  # of a layer's forward
-        return host.slots * self.costs["forward_s"] / real
+        return host.slots * self.costs(host)["forward_s"] / real
 
     def settings(self, host, **changes):
         slow = self.slowdown(host)
         rate = host.link / BYTES / slow
         return {
-            **self.base, "per_device_train_batch_size": host.slots,
+            **self.base, "calibration": self.costs_file(host), "per_device_train_batch_size": host.slots,
             "link_h2d_gbps": rate, "link_d2h_gbps": rate, "link_duplex_gbps": host.duplex * rate,
             "optimizer_gparams_per_s": host.optimizer / BYTES / slow / 1e9,
             "device_memory": f"{1e3 * host.device / BYTES:.0f}MB",
@@ -135,14 +139,14 @@ class Emulation:
     def times(self, host):
         """Seconds of a layer: its forward, the transfer of its weights, its update."""
         settings = self.settings(host)
-        return (host.slots * self.costs["forward_s"], 2 * LAYER / (1e9 * settings["link_h2d_gbps"]),
+        return (host.slots * self.costs(host)["forward_s"], 2 * LAYER / (1e9 * settings["link_h2d_gbps"]),
                 LAYER / (1e9 * settings["optimizer_gparams_per_s"]))
 
     def describe(self, host):
         """The machine in a few lines."""
         settings = self.settings(host)
         forward, transfer, update = self.times(host)
-        core = 1 / self.costs["update_per_parameter_s"]
+        core = 1 / self.costs(host)["update_per_parameter_s"]
         return (
             f"27B on {host.name}, {host.slots} x 1024 tokens, emulated by {PARAMETERS / 1e6:.0f} M parameters, "
             f"{host.slots} x {TOKENS} tokens\n"
