@@ -227,7 +227,7 @@ void disk(Report& report, const std::string& folder) {
 // What a run that keeps data on disk between uses would get here.
 void scratch_disk(Report& report, const std::string& folder) {
   try {
-    const ScratchFile file(folder, {kScratchAlignment});
+    const ScratchFile file(folder, {kDiskAlignment});
     const DiskRates rates = measure_disk(folder);
     report.line("scratch disk",
                 fmt::format("{:.2f} GB/s written, {:.2f} GB/s read, {:.2f} GB/s both at once; {}",
