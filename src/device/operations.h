@@ -195,7 +195,8 @@ struct ArgMax {
   std::int32_t* out;
 };
 
-// Gather: out[i] = x[index[i]], i < count (a negative index gives a row of zeros).
+// Gather: out[i] = x[index[i]], i < count (a negative index gives a row of zeros). In a d2h stream `out` is
+// on the host.
 struct GatherRows {
   DataType type;
   std::int64_t count, width;
@@ -225,7 +226,8 @@ struct Add {
 
 // A gradient leaves the device: dst (`type`, host) = round(src), and partial[k] = sum of squares of the
 // *rounded* values of the k-th run of kNormChunk elements, in fp64, in element order of fixed lanes.
-// The global norm is the sum of all partials in chunk order, so it depends on nothing but the values.
+// The global norm is the sum of all partials in chunk order, so it depends on nothing but the values. No sums
+// where `partial` is null.
 inline constexpr std::int64_t kNormChunk = 65536;
 constexpr std::int64_t norm_chunks(std::int64_t elements) {
   return (elements + kNormChunk - 1) / kNormChunk;

@@ -62,6 +62,15 @@ TEST(OffloadGradient, RoundsEveryFloatAsCoreDoes) {
   }
 }
 
+TEST(OffloadGradient, RoundsWithoutSumsWhereNoneAreAskedFor) {
+  ThreadPool pool(2);
+  const std::int64_t n = kNormChunk + 5;
+  const auto src = stored<float>(normals(n, 1));
+  std::vector<bfloat16> dst(src.size());
+  cpu::run(pool, OffloadGradient{DataType::bf16, n, src.data(), dst.data(), nullptr});
+  for (std::size_t i = 0; i < src.size(); ++i) ASSERT_EQ(dst[i].bits, to_bfloat16(src[i]).bits) << i;
+}
+
 TEST(OffloadGradient, SumsSquaresOfTheRoundedValuesByChunk) {
   ThreadPool pool(2);
   const std::int64_t n = 2 * kNormChunk + 5;

@@ -158,6 +158,30 @@ TEST(Link, PacedOffloadGivesTheSamePartials) {
   EXPECT_EQ(partials[0], partials[1]);
 }
 
+TEST(Link, GatheredRowsArePacedByWhatArrives) {
+  constexpr std::int64_t kWidth = 5000, kRows = 100, kTable = 300;
+  std::vector<float> table(kTable * kWidth), found(kRows * kWidth), expected(found.size());
+  std::vector<std::int32_t> index(kRows);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    index[row] = static_cast<std::int32_t>(row * 7 % kTable);
+    std::memcpy(&expected[row * kWidth], &table[static_cast<std::size_t>(index[row]) * kWidth], kWidth * 4);
+  }
+  const auto device = device_of({.d2h = 0.02});
+  const auto stream = device->create_stream(StreamKind::d2h);
+  const double seconds = seconds_of([&] {
+    device->run(*stream, GatherRows{.type = DataType::f32,
+                                    .count = kRows,
+                                    .width = kWidth,
+                                    .x = table.data(),
+                                    .index = index.data(),
+                                    .out = found.data()});
+    device->synchronize(*stream);
+  });
+  EXPECT_GE(seconds, kRows * kWidth * 4 / 0.02e9);  // 2 MB at 20 MB/s
+  EXPECT_EQ(found, expected);
+}
+
 TEST(Link, BothDirectionsTogetherObeyTheCap) {
   Buffers up(4'000'000), down(4'000'000);
   const auto device = device_of({.h2d = 0.8, .d2h = 0.8, .duplex = 0.8});

@@ -169,6 +169,7 @@ class CpuDeviceOfOptions final : public CpuDevice {
   void execute(StreamKind kind, LinkSchedule& link, Work& work);
   void perform(ThreadPool& pool, LinkSchedule& link, const CopyWork& work);
   void perform(ThreadPool& pool, LinkSchedule& link, const OffloadGradient& op);
+  void perform(ThreadPool& pool, LinkSchedule& link, const GatherRows& op);
   void perform(ThreadPool& pool, LinkSchedule& link, const ZeroWork& zero);
   void perform(ThreadPool& /*pool*/, LinkSchedule& link, const CallWork& call) {
     call.function();
@@ -313,10 +314,28 @@ void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const Off
     piece.elements = std::min(kElements, op.elements - first);
     piece.src += first;
     piece.dst = static_cast<std::byte*>(op.dst) + first * size_of(op.type);
-    piece.partial += first / kNormChunk;
+    if (op.partial != nullptr) piece.partial += first / kNormChunk;
     const SteadyTime end = link.reserve({piece.elements * size_of(op.type)});
     cpu::run(pool, piece);
     sleep_until(end, options_.split_cores && first + kElements >= op.elements);
+  }
+}
+
+void CpuDeviceOfOptions::perform(ThreadPool& pool, LinkSchedule& link, const GatherRows& op) {
+  if (!link.paced()) {
+    cpu::run(pool, op);
+    return link.other_work_done();
+  }
+  const std::int64_t row = op.width * size_of(op.type);
+  const std::int64_t rows = std::max<std::int64_t>(1, kLinkPiece.value / row);
+  for (std::int64_t first = 0; first < op.count; first += rows) {
+    GatherRows piece = op;
+    piece.count = std::min(rows, op.count - first);
+    piece.index += first;
+    piece.out = static_cast<std::byte*>(op.out) + first * row;
+    const SteadyTime end = link.reserve({piece.count * row});
+    cpu::run(pool, piece);
+    sleep_until(end, options_.split_cores && first + rows >= op.count);
   }
 }
 

@@ -127,7 +127,8 @@ template <typename T>
 void offload_gradient_of(const OffloadGradient& op, std::int64_t chunk) {
   const std::int64_t begin = chunk * kNormChunk;
   const std::int64_t n = kernels::smaller(kNormChunk, op.elements - begin);
-  op.partial[chunk] = kernels::convert_and_square(kTeam, n, op.src + begin, as<T>(op.dst) + begin);
+  const double sum = kernels::convert_and_square(kTeam, n, op.src + begin, as<T>(op.dst) + begin);
+  if (op.partial != nullptr) op.partial[chunk] = sum;
 }
 
 }  // namespace
