@@ -32,8 +32,8 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   const double row = static_cast<double>(architecture.hidden);
   costs.gather_embedding = tokens * row * 4 / memory;
   costs.scatter_embedding = tokens * row * 10 / memory;
-  costs.finish_embedding = static_cast<double>(architecture.vocab) * row * 8 / memory;
-  costs.zero_embedding = costs.finish_embedding / 2;
+  costs.finish_embedding = static_cast<double>(architecture.vocab) * row * 2 / memory;
+  costs.zero_embedding = costs.finish_embedding;
   costs.update_per_parameter = 26.0 / memory;  // bytes read and written, bf16 weights
   costs.update_eight_bit_per_parameter = 14.1 / memory;
   costs.offload_gradient_per_element = 6.0 / memory;

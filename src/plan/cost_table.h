@@ -45,8 +45,8 @@ struct CostTable {
   // Host work, seconds per slot / per parameter / per byte.
   Seconds gather_embedding = 0;                // per slot
   Seconds scatter_embedding = 0;               // per slot
-  Seconds finish_embedding = 0;                // rounding and norm of the embedding gradient, per step
-  Seconds zero_embedding = 0;                  // its accumulator set to zero, per step (untied heads)
+  Seconds finish_embedding = 0;                // last rounding and norm of the embedding gradient, per step
+  Seconds zero_embedding = 0;                  // it is set to zero, per step (untied heads)
   Seconds update_per_parameter = 0;            // with fp32 moments
   Seconds update_eight_bit_per_parameter = 0;  // with 8-bit moments
   Seconds offload_gradient_per_element =

@@ -209,7 +209,8 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
   instance.window[windows.head()] = slots * inputs.costs.head * inputs.supervised_fraction;
   instance.weights[windows.head() - 1] += bytes_of(head) + (tied ? bytes_of(0) : 0.0);
   instance.gradients[windows.head() + 1] +=
-      bytes_of(head) + (tied ? static_cast<double>(context.groups[0].elements) * 4 : 0.0);
+      bytes_of(head) +
+      (tied ? bytes_of(0) + static_cast<double>(gradient_rows_bytes(context, batch).value) : 0.0);
   return instance;
 }
 

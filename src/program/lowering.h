@@ -48,10 +48,14 @@ struct LoweringContext {
 };
 
 // Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts,
-// head rows, head targets (generation: cache sequences, or which sequences are active), one more (generation:
-// cache entries). The host's copy ends with the tokens, which the device never sees.
+// head rows, head targets (generation: cache sequences, or which sequences are active), one more (training:
+// the distinct tokens of the step; generation: cache entries). The host's copy ends with what the device
+// never sees: the tokens, and where each is among the distinct ones.
 inline constexpr std::int64_t kDeviceBatchArrays = 5;
-inline constexpr std::int64_t kHostBatchArrays = 6;
+inline constexpr std::int64_t kHostBatchArrays = 7;
+
+// Bytes of the fp32 sums of the embedding's gradient: a row for every distinct token that a step can hold.
+Bytes gradient_rows_bytes(const LoweringContext& context, const BatchGeometry& batch);
 
 // Bytes of the retained logits of one micro-batch (megatrain).
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows);

@@ -18,11 +18,10 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
         training && !home.states_on_disk
             ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
             : -1);
-    const std::int64_t gradient_bytes = group.kind == GroupKind::embedding ? 4 : context.type_bytes;
-    state.gradient.push_back(
-        training && !home.gradient_on_disk
-            ? builder.persistent(name_of("host.grad", index), tier, {group.elements * gradient_bytes}, true)
-            : -1);
+    state.gradient.push_back(training && !home.gradient_on_disk
+                                 ? builder.persistent(name_of("host.grad", index), tier,
+                                                      {group.elements * context.type_bytes}, true)
+                                 : -1);
     const std::int64_t chunks = (group.elements + kNormRun - 1) / kNormRun;
     state.norm.push_back(training ? builder.persistent(name_of("host.norm", index), tier, {chunks * 8}, true)
                                   : -1);

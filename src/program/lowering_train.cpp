@@ -26,6 +26,8 @@ class TrainLowering {
         backward_workspace_(
             builder_.transient("dev.workspace.backward", Tier::device,
                                std::max({workspace.forward, workspace.recompute, workspace.backward}))),
+        gradient_rows_(builder_.transient(builder_.unified() ? "dev.rows" : "host.rows", builder_.host_tier(),
+                                          gradient_rows_bytes(context, plan.batch))),
         weights_(builder_, context, state_, plan.weight_slots) {
     std::int64_t largest = 0;
     for (const ParameterGroup& group : context_.groups)
@@ -54,7 +56,8 @@ class TrainLowering {
       Op zero{.kind = OpKind::zero_embedding_gradient,
               .stream = StreamId::host,
               .elements = context_.groups[0].elements};
-      zero.operands = {{OperandRole::accumulator, state_.gradient[0], Access::write}};
+      zero.operands = {{OperandRole::group_gradient, state_.gradient[0], Access::write},
+                       {OperandRole::gradient_rows, gradient_rows_, Access::write}};
       builder_.before(0, std::move(zero));
     }
     add_load_batch(builder_, common_, plan_.batch.slots * plan_.batch.slot_tokens);
@@ -190,10 +193,7 @@ class TrainLowering {
         builder_.transient("dev.acc_head", Tier::device, {context_.groups[head].elements * 4});
     const bool tied = context_.architecture.tied_head;
     const BufferId projection_accumulator =
-        !tied ? -1
-        : builder_.unified()
-            ? state_.gradient[0]
-            : builder_.transient("dev.acc_projection", Tier::device, {context_.groups[0].elements * 4});
+        tied ? builder_.transient("dev.acc_projection", Tier::device, {context_.groups[0].elements * 4}) : -1;
     const int last_head = builder_.next_compute() + micro_batches_ - 1;
     int compute = -1;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
@@ -229,8 +229,8 @@ class TrainLowering {
       if (plan_.boundary_gradient_on_host && !builder_.unified())
         offload_gradient_of_boundary(layers_, m, compute);
     }
-    // The head's gradient leaves: norm (and an untied projection) rounded, a tied projection in fp32 into the
-    // embedding's accumulator, where the embedding rows are added later.
+    // The head's gradient leaves rounded. A tied projection's becomes the embedding's, but for the rows of
+    // the step's tokens: the gradients of their inputs have yet to be added, so these leave in fp32 too.
     Op offload{.kind = OpKind::offload_head_gradient,
                .stream = builder_.unified() ? StreamId::compute : StreamId::d2h};
     offload.elements = context_.groups[head].elements;
@@ -238,10 +238,15 @@ class TrainLowering {
     offload.operands = {{OperandRole::accumulator, norm_accumulator, Access::read},
                         {OperandRole::group_gradient, state_.gradient[head], Access::write},
                         {OperandRole::norm, state_.norm[head], Access::write}};
-    if (tied && !builder_.unified()) {
-      offload.bytes += Bytes{context_.groups[0].elements * 4};
-      offload.operands.push_back({OperandRole::input, projection_accumulator, Access::read});
-      offload.operands.push_back({OperandRole::output, state_.gradient[0], Access::write});
+    if (tied) {
+      offload.elements += context_.groups[0].elements;
+      offload.bytes += Bytes{context_.groups[0].elements * context_.type_bytes} +
+                       gradient_rows_bytes(context_, plan_.batch);
+      offload.operands.insert(offload.operands.end(),
+                              {{OperandRole::projection_accumulator, projection_accumulator, Access::read},
+                               {OperandRole::output, state_.gradient[0], Access::write},
+                               {OperandRole::gradient_rows, gradient_rows_, Access::write},
+                               {OperandRole::batch, common_.batch, Access::read}});
     }
     if (builder_.unified())
       builder_.compute(std::move(offload));
@@ -346,7 +351,7 @@ class TrainLowering {
     if (home.write) builder_.after(compute, std::move(*home.write));
   }
 
-  // Boundary 0's gradient goes into the embedding's accumulator, in token order; then norm and clip factor.
+  // Boundary 0's gradient is added to the rows of its tokens, in token order; then norm and clip factor.
   void embedding_gradient() {
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       BufferId source = gradient_[at(m)];
@@ -360,13 +365,15 @@ class TrainLowering {
       Op scatter{.kind = OpKind::scatter_embedding_gradient, .stream = StreamId::host, .micro_batch = m};
       scatter.operands = {{OperandRole::input, source, Access::read},
                           {OperandRole::batch, common_.host_batch, Access::read},
-                          {OperandRole::accumulator, state_.gradient[0], Access::read_write}};
+                          {OperandRole::gradient_rows, gradient_rows_, Access::read_write}};
       at_end(std::move(scatter));
     }
     Op finish{.kind = OpKind::finish_embedding_gradient,
               .stream = StreamId::host,
               .elements = context_.groups[0].elements};
-    finish.operands = {{OperandRole::accumulator, state_.gradient[0], Access::read_write},
+    finish.operands = {{OperandRole::gradient_rows, gradient_rows_, Access::read},
+                       {OperandRole::batch, common_.host_batch, Access::read},
+                       {OperandRole::group_gradient, state_.gradient[0], Access::read_write},
                        {OperandRole::norm, state_.norm[0], Access::write}};
     at_end(std::move(finish));
     Op reduce{.kind = OpKind::reduce_norm, .stream = StreamId::host};
@@ -384,6 +391,7 @@ class TrainLowering {
   UpdateLowering updates_;
   DeviceCommon common_;
   BufferId forward_workspace_, head_workspace_, backward_workspace_;  // scratch of each phase
+  BufferId gradient_rows_;
   WeightSlots weights_;
   std::vector<BufferId> accumulators_;
   std::int32_t next_accumulator_ = 0;
@@ -402,6 +410,11 @@ class TrainLowering {
 
 Bytes retained_logits_bytes(const LoweringContext& context, std::int64_t rows) {
   return Bytes{rows} * context.architecture.vocab * context.type_bytes;
+}
+
+Bytes gradient_rows_bytes(const LoweringContext& context, const BatchGeometry& batch) {
+  const Architecture& architecture = context.architecture;
+  return Bytes{std::min(batch.slots * batch.slot_tokens, architecture.vocab)} * architecture.hidden * 4;
 }
 
 Program lower_train_step(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace,

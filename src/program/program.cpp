@@ -53,13 +53,13 @@ const char* to_string(OpKind kind) {
 }
 
 const char* to_string(OperandRole role) {
-  static constexpr std::array kNames{"weights",   "embedding",      "input",
-                                     "output",    "stash",          "recomputed",
-                                     "gradient",  "accumulator",    "projection_accumulator",
-                                     "loss",      "logits",         "batch",
-                                     "constants", "cache",          "workspace",
-                                     "states",    "group_gradient", "norm",
-                                     "clip"};
+  static constexpr std::array kNames{"weights",       "embedding",   "input",
+                                     "output",        "stash",       "recomputed",
+                                     "gradient",      "accumulator", "projection_accumulator",
+                                     "gradient_rows", "loss",        "logits",
+                                     "batch",         "constants",   "cache",
+                                     "workspace",     "states",      "group_gradient",
+                                     "norm",          "clip"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
@@ -158,6 +158,8 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"host.w", "weights"},
                                                             {"dev.b", "boundaries"},
                                                             {"dev.r[", "boundaries"},
+                                                            {"dev.rows", "embedding gradient rows"},
+                                                            {"host.rows", "embedding gradient rows"},
                                                             {"host.b", "boundaries"},
                                                             {"dev.loss", "losses and norms"},
                                                             {"host.loss", "losses and norms"},

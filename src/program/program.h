@@ -26,7 +26,7 @@ inline constexpr std::size_t kStreamCount = 6;
 
 enum class OpKind : std::uint8_t {
   load_batch,                 // index arrays of the step to the device
-  zero_embedding_gradient,    // host: the embedding's fp32 accumulator starts at zero (untied head)
+  zero_embedding_gradient,    // host: the embedding's gradient starts at zero, fp32 rows too (untied head)
   gather_embedding,           // host: rows of the embedding matrix become boundary 0 of micro-batch m
   load_weights,               // LoadWeights(l)
   load_head,                  // final norm and projection
@@ -43,11 +43,11 @@ enum class OpKind : std::uint8_t {
   offload_stash,              // d2h
   fetch_stash,                // h2d
   offload_gradient,           // OffloadGradient(l): rounds, copies, sums squares
-  offload_head_gradient,      //
+  offload_head_gradient,      // the same; of a tied projection also the fp32 rows of the step's tokens
   offload_loss,               // per-row losses of micro-batch m (generation: the chosen tokens)
   collect,  // host: losses of micro-batch m are summed (generation: tokens reach the caller)
-  scatter_embedding_gradient,  // host: boundary 0's gradient into the embedding accumulator, in token order
-  finish_embedding_gradient,   // host: rounds it, sums squares
+  scatter_embedding_gradient,  // host: boundary 0's gradient into the fp32 rows of its tokens, in token order
+  finish_embedding_gradient,   // host: rounds these rows into the embedding's gradient, sums squares of all
   reduce_norm,                 // host: global norm, clip factor, is the step finite
   update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it
   read_states,                 // disk_read: one piece of a group's optimizer state
@@ -69,6 +69,7 @@ enum class OperandRole : std::uint8_t {
   gradient,                // gradient of a boundary, replaced in place by the backward
   accumulator,             // fp32 gradient of a parameter group
   projection_accumulator,  // fp32 gradient of a tied head's projection, which is the embedding's too
+  gradient_rows,           // fp32 gradient of the embedding's rows that the step's tokens name
   loss,                    // fp32 loss of every row (generation: int32 tokens)
   logits,                  // retained logits (megatrain)
   batch,                   // index arrays

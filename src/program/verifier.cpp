@@ -126,6 +126,10 @@ class Verifier {
                fmt::format("{} needs {} bytes in {}, which has {}", name(i), bytes.value,
                            program_.at(id).name, program_.at(id).size.value));
     };
+    const auto size = [&](OperandRole role) {
+      const BufferId id = it.buffer(role);
+      return id < 0 ? Bytes{0} : program_.at(id).size;
+    };
     switch (it.kind) {
       case OpKind::load_batch:
       case OpKind::load_weights:
@@ -152,8 +156,18 @@ class Verifier {
         needs(OperandRole::input, it.bytes);
         break;
       case OpKind::offload_gradient:
-      case OpKind::offload_head_gradient:
-        needs(OperandRole::accumulator, Bytes{it.elements * 4});
+      case OpKind::offload_head_gradient: {
+        // A tied head's elements are in two buffers on both sides.
+        const Bytes fp32{it.elements * 4}, rounded{it.elements * program_.type_bytes};
+        needs(OperandRole::accumulator, fp32 - size(OperandRole::projection_accumulator));
+        needs(OperandRole::projection_accumulator, fp32 - size(OperandRole::accumulator));
+        needs(OperandRole::group_gradient, rounded - size(OperandRole::output));
+        needs(OperandRole::output, rounded - size(OperandRole::group_gradient));
+        needs(OperandRole::gradient_rows, it.bytes - rounded);
+        break;
+      }
+      case OpKind::zero_embedding_gradient:
+      case OpKind::finish_embedding_gradient:
         needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
         break;
       case OpKind::update_group:

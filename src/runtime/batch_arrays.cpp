@@ -12,6 +12,20 @@ void put(std::byte* buffer, BatchArray array, std::int64_t batch_rows, std::span
 
 }  // namespace
 
+std::int64_t find_distinct(std::span<const std::int32_t> tokens, std::optional<std::int32_t> padding,
+                           std::int32_t* distinct, std::int32_t* rows) {
+  const std::int32_t left_out = padding.value_or(-1);
+  std::int32_t* end = std::remove_copy(tokens.begin(), tokens.end(), distinct, left_out);
+  std::sort(distinct, end);
+  end = std::unique(distinct, end);
+  std::fill(end, distinct + tokens.size(), -1);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    rows[i] = tokens[i] == left_out
+                  ? -1
+                  : static_cast<std::int32_t>(std::lower_bound(distinct, end, tokens[i]) - distinct);
+  return end - distinct;
+}
+
 std::vector<std::int32_t> fill_batch(std::byte* buffer, const StepTokens& step) {
   const std::int64_t rows = step.slots * step.slot_tokens;
   put(buffer, BatchArray::tokens, rows, step.tokens);
@@ -35,6 +49,12 @@ std::vector<std::int32_t> fill_batch(std::byte* buffer, const StepTokens& step) 
     counts.push_back(count);
   }
   return counts;
+}
+
+std::int64_t fill_token_rows(std::byte* buffer, const StepTokens& step, std::optional<std::int32_t> padding) {
+  const std::int64_t rows = step.slots * step.slot_tokens;
+  return find_distinct(step.tokens, padding, batch_array(buffer, kDistinctTokens, rows),
+                       batch_array(buffer, BatchArray::token_rows, rows));
 }
 
 void fill_batch(std::byte* buffer, std::int64_t batch_rows, const PrefillTokens& step) {

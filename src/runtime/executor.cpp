@@ -53,6 +53,7 @@ struct Executor::Running {
   std::vector<std::int32_t> counts;          // supervised rows by slot
   std::span<const std::int32_t> row_tokens;  // tokens whose embedding rows are gathered
   std::int64_t batch_rows = 0;
+  std::int64_t distinct_tokens = 0;          // whose embedding rows a training step's inputs change
   std::int64_t sequences = 0, capacity = 0;  // generation
   std::int64_t head_count = 0;
   std::optional<AdamWStep> update;  // what update_group ops do; none = they do nothing
@@ -165,13 +166,10 @@ struct Issue {
                           reinterpret_cast<std::int32_t*>(at(OperandRole::loss)));
         return;
       case OpKind::offload_gradient:
-        offload(at(OperandRole::accumulator));
+        offload(op.elements);
         return;
       case OpKind::offload_head_gradient:
-        offload(at(OperandRole::accumulator));
-        if (op.buffer(OperandRole::output) >= 0)
-          self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input),
-                            size(OperandRole::input));
+        offload_head();
         return;
       case OpKind::read_states:
       case OpKind::read_gradient:
@@ -247,12 +245,41 @@ struct Issue {
          .logits = at(OperandRole::logits)});
   }
 
-  void offload(std::byte* accumulator) const {
+  void offload(std::int64_t elements) const {
     self.device_.run(stream, OffloadGradient{.type = type(),
-                                             .elements = op.elements,
-                                             .src = reinterpret_cast<const float*>(accumulator),
+                                             .elements = elements,
+                                             .src = floats(OperandRole::accumulator),
                                              .dst = at(OperandRole::group_gradient),
                                              .partial = reinterpret_cast<double*>(at(OperandRole::norm))});
+  }
+
+  void offload_head() const {
+    offload(self.context_.groups.back().elements);
+    if (op.buffer(OperandRole::projection_accumulator) < 0) return;
+    const float* projection = floats(OperandRole::projection_accumulator);
+    // Its norm is summed when the input gradients are in it.
+    self.device_.run(stream, OffloadGradient{.type = type(),
+                                             .elements = self.context_.groups.front().elements,
+                                             .src = projection,
+                                             .dst = at(OperandRole::output),
+                                             .partial = nullptr});
+    const std::span<const std::int32_t> tokens = distinct_tokens();
+    const std::int64_t width = self.context_.architecture.hidden;
+    std::byte* rows = at(OperandRole::gradient_rows);
+    self.device_.run(stream, GatherRows{.type = DataType::f32,
+                                        .count = std::ssize(tokens),
+                                        .width = width,
+                                        .x = projection,
+                                        .index = tokens.data(),
+                                        .out = rows});
+    // There is room for as many tokens as a step can hold: the op writes all of it.
+    const Bytes filled{std::ssize(tokens) * width * 4};
+    self.device_.zero(stream, rows + filled.value, size(OperandRole::gradient_rows) - filled);
+  }
+
+  [[nodiscard]] std::span<const std::int32_t> distinct_tokens() const {
+    return {batch_array(at(OperandRole::batch), kDistinctTokens, running.batch_rows),
+            static_cast<std::size_t>(running.distinct_tokens)};
   }
 
   void host() const {
@@ -264,9 +291,14 @@ struct Issue {
     const std::int64_t width = self.context_.architecture.hidden;
     switch (op.kind) {
       case OpKind::zero_embedding_gradient: {
-        std::byte* target = at(OperandRole::accumulator);
-        const auto bytes = static_cast<std::size_t>(size(OperandRole::accumulator).value);
-        self.device_.call(stream, [=] { std::memset(target, 0, bytes); });
+        std::byte* gradient = at(OperandRole::group_gradient);
+        std::byte* sums = at(OperandRole::gradient_rows);
+        const auto bytes = static_cast<std::size_t>(size(OperandRole::group_gradient).value);
+        const auto row_bytes = static_cast<std::size_t>(size(OperandRole::gradient_rows).value);
+        self.device_.call(stream, [=] {
+          std::memset(gradient, 0, bytes);
+          std::memset(sums, 0, row_bytes);
+        });
         return;
       }
       case OpKind::gather_embedding: {
@@ -279,21 +311,21 @@ struct Issue {
       }
       case OpKind::scatter_embedding_gradient: {
         const std::byte* gradient = at(OperandRole::input);
-        float* accumulator = floats(OperandRole::accumulator);
-        const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
-                                                       static_cast<std::size_t>(rows()));
-        const auto padding = self.context_.architecture.padding_token;
-        self.device_.call(stream, [=] {
-          scatter_embedding_gradient(*pool, storage, width, gradient, tokens, padding, accumulator);
-        });
+        float* sums = floats(OperandRole::gradient_rows);
+        const std::span token_rows(array(BatchArray::token_rows), static_cast<std::size_t>(rows()));
+        self.device_.call(
+            stream, [=] { scatter_embedding_gradient(*pool, storage, width, gradient, token_rows, sums); });
         return;
       }
       case OpKind::finish_embedding_gradient: {
-        float* accumulator = floats(OperandRole::accumulator);
-        auto* partial = reinterpret_cast<double*>(at(OperandRole::norm));
-        const std::int64_t elements = op.elements;
-        self.device_.call(stream,
-                          [=] { finish_embedding_gradient(*pool, storage, elements, accumulator, partial); });
+        const EmbeddingGradient finish{.type = storage,
+                                       .width = width,
+                                       .elements = op.elements,
+                                       .tokens = distinct_tokens(),
+                                       .sums = floats(OperandRole::gradient_rows),
+                                       .gradient = at(OperandRole::group_gradient),
+                                       .partial = reinterpret_cast<double*>(at(OperandRole::norm))};
+        self.device_.call(stream, [=] { finish_embedding_gradient(*pool, finish); });
         return;
       }
       case OpKind::collect:
@@ -317,11 +349,10 @@ struct Issue {
     Executor* executor = &self;
     Executor::Running* run = &running;
     const auto index = static_cast<std::size_t>(op.layer);
-    const bool embedding = self.context_.groups[index].kind == GroupKind::embedding;
     const AdamWStateGroup group{
         .layout = op.piece < 0 ? &self.state_layouts_[index]
                                : &self.piece_layouts_[index][static_cast<std::size_t>(op.piece)],
-        .gradient_type = embedding ? DataType::f32 : type(),
+        .gradient_type = type(),
         .gradient = at(OperandRole::group_gradient),
         .gradient_first = op.gradient_first,
         .weight = at(OperandRole::weights),
@@ -608,6 +639,7 @@ StepOutcome Executor::train(const Program& program, const StepTokens& tokens, co
   running.batch_rows = tokens.slots * tokens.slot_tokens;
   running.timings = timings;
   running.counts = fill_batch(host_batch(program), tokens);
+  running.distinct_tokens = fill_token_rows(host_batch(program), tokens, context_.architecture.padding_token);
   for (const std::int32_t count : running.counts) running.outcome.supervised += count;
   const bool overlapped = begins_with_updates(program);
   if (overlapped) {

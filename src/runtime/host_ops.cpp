@@ -17,13 +17,44 @@ constexpr std::size_t kLanes = 8;
 
 template <typename T>
 void scatter_columns(std::int64_t width, std::int64_t begin, std::int64_t end, const T* gradient,
-                     std::span<const std::int32_t> tokens, std::int32_t padding, float* accumulator) {
-  for (std::size_t row = 0; row < tokens.size(); ++row) {
-    if (tokens[row] == padding) continue;
-    const T* from = gradient + static_cast<std::int64_t>(row) * width;
-    float* to = accumulator + static_cast<std::int64_t>(tokens[row]) * width;
+                     std::span<const std::int32_t> rows, float* sums) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0) continue;
+    const T* from = gradient + static_cast<std::int64_t>(i) * width;
+    float* to = sums + static_cast<std::int64_t>(rows[i]) * width;
     for (std::int64_t c = begin; c < end; ++c) to[c] += to_float(from[c]);
   }
+}
+
+void store(float value, float& to) {
+  to = value;
+}
+void store(float value, bfloat16& to) {
+  to = to_bfloat16(value);
+}
+
+template <typename T>
+void finish(ThreadPool& pool, const EmbeddingGradient& op) {
+  auto* gradient = static_cast<T*>(op.gradient);
+  const auto count = static_cast<std::int64_t>(op.tokens.size());
+  pool.parallel_for((count + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task) {
+    for (std::int64_t row = task * kRowsPerTask; row < std::min(count, (task + 1) * kRowsPerTask); ++row) {
+      const float* from = op.sums + row * op.width;
+      T* to = gradient + op.tokens[static_cast<std::size_t>(row)] * op.width;
+      for (std::int64_t c = 0; c < op.width; ++c) store(from[c], to[c]);
+    }
+  });
+  pool.parallel_for(norm_chunks(op.elements), [&](std::int64_t chunk) {
+    const std::int64_t begin = chunk * kNormChunk, end = std::min(op.elements, begin + kNormChunk);
+    std::array<double, kLanes> sums{};
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double value = to_float(gradient[i]);
+      sums[static_cast<std::size_t>(i - begin) % kLanes] += value * value;
+    }
+    double sum = 0;
+    for (const double lane : sums) sum += lane;
+    op.partial[chunk] = sum;
+  });
 }
 
 }  // namespace
@@ -41,33 +72,18 @@ void gather_embedding(ThreadPool& pool, DataType type, std::int64_t width, const
 }
 
 void scatter_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t width, const void* gradient,
-                                std::span<const std::int32_t> tokens, std::optional<std::int32_t> padding,
-                                float* accumulator) {
-  const std::int32_t left_out = padding.value_or(-1);
+                                std::span<const std::int32_t> rows, float* sums) {
   pool.parallel_for((width + kColumnsPerTask - 1) / kColumnsPerTask, [&](std::int64_t task) {
     const std::int64_t begin = task * kColumnsPerTask, end = std::min(width, begin + kColumnsPerTask);
     if (type == DataType::bf16)
-      scatter_columns(width, begin, end, static_cast<const bfloat16*>(gradient), tokens, left_out,
-                      accumulator);
+      scatter_columns(width, begin, end, static_cast<const bfloat16*>(gradient), rows, sums);
     else
-      scatter_columns(width, begin, end, static_cast<const float*>(gradient), tokens, left_out, accumulator);
+      scatter_columns(width, begin, end, static_cast<const float*>(gradient), rows, sums);
   });
 }
 
-void finish_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t elements, float* accumulator,
-                               double* partial) {
-  pool.parallel_for(norm_chunks(elements), [&](std::int64_t chunk) {
-    const std::int64_t begin = chunk * kNormChunk, end = std::min(elements, begin + kNormChunk);
-    std::array<double, kLanes> sums{};
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (type == DataType::bf16) accumulator[i] = to_float(to_bfloat16(accumulator[i]));
-      const double value = accumulator[i];
-      sums[static_cast<std::size_t>(i - begin) % kLanes] += value * value;
-    }
-    double sum = 0;
-    for (const double lane : sums) sum += lane;
-    partial[chunk] = sum;
-  });
+void finish_embedding_gradient(ThreadPool& pool, const EmbeddingGradient& op) {
+  op.type == DataType::bf16 ? finish<bfloat16>(pool, op) : finish<float>(pool, op);
 }
 
 }  // namespace lazytrain

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "core/threads.h"
@@ -15,15 +14,20 @@ namespace lazytrain {
 void gather_embedding(ThreadPool& pool, DataType type, std::int64_t width, const void* embedding,
                       std::span<const std::int32_t> tokens, void* out);
 
-// accumulator[tokens[i]] += gradient[i], i = 0, 1, ... in this order for every element; rows of the token
-// `padding` are left out (Architecture::padding_token).
+// sums[rows[i]] += gradient[i], i = 0, 1, ... in this order for every element; nothing where rows[i] < 0.
 void scatter_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t width, const void* gradient,
-                                std::span<const std::int32_t> tokens, std::optional<std::int32_t> padding,
-                                float* accumulator);
+                                std::span<const std::int32_t> rows, float* sums);
 
-// accumulator = round(accumulator) to `type`, kept as fp32; partial[k] = sum of squares of the k-th
-// kNormChunk elements.
-void finish_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t elements, float* accumulator,
-                               double* partial);
+// The embedding's gradient, [elements / width, width] of `type`: gradient[tokens[i]] = round(sums[i]), other
+// rows stay; then partial[k] = sum of squares of the k-th kNormChunk elements. `tokens` are distinct.
+struct EmbeddingGradient {
+  DataType type;
+  std::int64_t width, elements;
+  std::span<const std::int32_t> tokens;
+  const float* sums;
+  void* gradient;
+  double* partial;
+};
+void finish_embedding_gradient(ThreadPool& pool, const EmbeddingGradient& op);
 
 }  // namespace lazytrain

@@ -18,6 +18,7 @@
 #include "model/rope.h"
 #include "optim/adamw.h"
 #include "optim/group_state.h"
+#include "runtime/batch_arrays.h"
 #include "runtime/host_ops.h"
 #include "runtime/workspace.h"
 
@@ -58,11 +59,12 @@ class Pieces {
 struct Buffers {
   std::byte *weights, *x, *y, *gradient, *stash, *rest, *workspace;
   float *accumulator, *cosine;
-  std::int32_t *positions, *document_start, *rows, *targets;
+  std::int32_t *positions, *document_start, *rows, *targets, *distinct, *token_rows;
   std::byte *norm_weight, *projection;  // head
   float *loss, *norm_accumulator, *projection_accumulator;
   std::byte *on_device, *on_host;  // copies
-  std::byte *fp32_states, *eight_bit_states, *host_gradient, *host_weights;
+  std::byte *fp32_states, *eight_bit_states, *host_gradient, *host_weights, *embedding_gradient;
+  float* gradient_rows;
   double* partial;
   WorkspaceBytes workspace_bytes;
   Bytes workspace_size;
@@ -128,6 +130,9 @@ Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device,
   b.eight_bit_states = host.take(sizes.eight_bit_state.bytes.value);
   b.host_weights = host.take(sizes.update_elements * size);
   b.host_gradient = host.take(sizes.update_elements * 4);
+  b.embedding_gradient = host.take(sizes.head.vocab * a.hidden * size);
+  b.gradient_rows = host.take<float>(rows * a.hidden * 4);
+  for (std::int32_t** array : {&b.distinct, &b.token_rows}) *array = host.take<std::int32_t>(rows * 4);
   b.partial =
       host.take<double>(norm_chunks(std::max(sizes.update_elements, sizes.head.vocab * a.hidden)) * 8);
   return b;
@@ -342,19 +347,26 @@ class Profiler {
   void scatter_rows() {
     device_->call(*host_, [this] {
       scatter_embedding_gradient(device_->host_pool(), options_.type, sizes_.architecture.hidden, b_.gradient,
-                                 tokens(), std::nullopt, b_.projection_accumulator);
+                                 {b_.token_rows, static_cast<std::size_t>(sizes_.rows)}, b_.gradient_rows);
     });
   }
   void finish_embedding() {
     device_->call(*host_, [this] {
-      finish_embedding_gradient(device_->host_pool(), options_.type, sizes_.head.vocab * sizes_.head.hidden,
-                                b_.projection_accumulator, b_.partial);
+      finish_embedding_gradient(device_->host_pool(),
+                                {.type = options_.type,
+                                 .width = sizes_.head.hidden,
+                                 .elements = sizes_.head.vocab * sizes_.head.hidden,
+                                 .tokens = {b_.distinct, static_cast<std::size_t>(distinct_)},
+                                 .sums = b_.gradient_rows,
+                                 .gradient = b_.embedding_gradient,
+                                 .partial = b_.partial});
     });
   }
   void zero_embedding() {
     device_->call(*host_, [this] {
-      std::memset(b_.projection_accumulator, 0,
-                  static_cast<std::size_t>(sizes_.head.vocab * sizes_.head.hidden * 4));
+      std::memset(b_.embedding_gradient, 0,
+                  static_cast<std::size_t>(sizes_.head.vocab * sizes_.head.hidden * size_of(options_.type)));
+      std::memset(b_.gradient_rows, 0, static_cast<std::size_t>(sizes_.rows * sizes_.head.hidden * 4));
     });
   }
   void update(const GroupStateLayout& layout, std::byte* state) {
@@ -428,6 +440,9 @@ class Profiler {
       b_.document_start[i] = 0;
       b_.targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(sizes_.head.vocab)));
     }
+    distinct_ = find_distinct(tokens(), std::nullopt, b_.distinct, b_.token_rows);
+    fill(DataType::f32, reinterpret_cast<std::byte*>(b_.gradient_rows), distinct_ * a.hidden, 1e-3);
+    fill(type, b_.embedding_gradient, sizes_.head.vocab * a.hidden, 1e-3);
     forward(StashLevel::all);
     recompute(StashLevel::none, false);
     device_->synchronize(*compute_);
@@ -442,7 +457,7 @@ class Profiler {
   std::unique_ptr<Stream> compute_, host_, h2d_, d2h_;
   std::vector<std::int32_t> counts_;
   std::vector<std::unique_ptr<Timed>> timed_;
-  std::int64_t steps_ = 0;
+  std::int64_t steps_ = 0, distinct_ = 0;
 };
 
 }  // namespace

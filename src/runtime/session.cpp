@@ -135,8 +135,7 @@ void Session::read_masters(std::size_t group, std::int64_t first, std::span<floa
 void Session::read_gradient(std::size_t group, std::span<float> out) const {
   const GroupMemory memory = executor_->group(group);
   check(!memory.gradient.empty(), "a gradient that is read is on the host");
-  const bool fp32 = options_.type == DataType::f32 || context_.groups[group].kind == GroupKind::embedding;
-  if (fp32) {
+  if (options_.type == DataType::f32) {
     std::memcpy(out.data(), memory.gradient.data(), out.size_bytes());
     return;
   }

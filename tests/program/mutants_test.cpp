@@ -116,18 +116,24 @@ TEST(Mutants, ShrunkBuffersOfCopiesAreFound) {
     Program program = lower_train_step(test.context, test.plan, small_workspace());
     for (const Op& op : program.ops) {
       if (op.kind != OpKind::load_weights && op.kind != OpKind::fetch_boundary &&
-          op.kind != OpKind::offload_stash && op.kind != OpKind::offload_gradient)
+          op.kind != OpKind::offload_stash && op.kind != OpKind::offload_gradient &&
+          op.kind != OpKind::offload_head_gradient)
         continue;
-      const OperandRole role =
-          op.kind == OpKind::offload_gradient ? OperandRole::accumulator : OperandRole::output;
-      Buffer& buffer = program.buffers[static_cast<std::size_t>(op.buffer(role))];
-      const Bytes size = buffer.size;
-      // Accumulators and weight slots are as large as the largest layer, which all layers are here.
-      buffer.size.value -= 1;
-      const std::vector<Violation> violations = verify(program, roomy_machine(test.context.tiers));
-      ASSERT_FALSE(violations.empty()) << "case " << n << " " << describe(op);
-      EXPECT_EQ(violations.front().kind, Violation::Kind::overrun) << violations.front().what;
-      buffer.size = size;
+      const bool gradient = op.kind == OpKind::offload_gradient || op.kind == OpKind::offload_head_gradient;
+      for (const Operand& operand : op.operands) {
+        const bool shrinks = gradient
+                                 ? operand.role != OperandRole::norm && operand.role != OperandRole::batch
+                                 : operand.role == OperandRole::output;
+        if (!shrinks) continue;
+        Buffer& buffer = program.buffers[static_cast<std::size_t>(operand.buffer)];
+        const Bytes size = buffer.size;
+        // Accumulators and weight slots are as large as the largest layer, which all layers are here.
+        buffer.size.value -= 1;
+        const std::vector<Violation> violations = verify(program, roomy_machine(test.context.tiers));
+        ASSERT_FALSE(violations.empty()) << "case " << n << " " << describe(op) << " " << buffer.name;
+        EXPECT_EQ(violations.front().kind, Violation::Kind::overrun) << violations.front().what;
+        buffer.size = size;
+      }
     }
   }
 }

@@ -96,6 +96,21 @@ TEST(Simulator, AGradientLeavesNoFasterThanItIsConverted) {
   EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = links(1, 1, 0)}).step, 1.0, kNear);
 }
 
+TEST(Simulator, RowsThatATiedHeadLeavesInFp32TakeTheirTime) {
+  // 500 rounded elements, and 250 that leave in fp32 as well.
+  Op op{.kind = OpKind::offload_head_gradient, .stream = StreamId::d2h, .bytes = {2000}, .elements = 500};
+  CostTable costs = unit_costs();
+  op.stream = StreamId::compute;
+  EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = links(1, 1, 0)}).step, 1.5, kNear);
+  op.stream = StreamId::d2h;
+  costs.offload_gradient_per_element = 0;
+  const Seconds with_rows =
+      simulate(program_of({op}), {.costs = costs, .machine = links(1e-6, 1e-6, 0)}).step;
+  op.bytes = {1000};
+  const Seconds without = simulate(program_of({op}), {.costs = costs, .machine = links(1e-6, 1e-6, 0)}).step;
+  EXPECT_NEAR(with_rows, 2 * without, kNear);
+}
+
 TEST(Simulator, CostsOfEachOp) {
   CostTable costs = unit_costs();
   costs.op_overhead = 0.1;

@@ -7,20 +7,86 @@
 #include <array>
 #include <vector>
 
+#include "core/bfloat16.h"
+#include "core/random.h"
+#include "runtime/batch_arrays.h"
+
 namespace lazytrain {
 namespace {
 
-TEST(ScatterEmbeddingGradient, AddsRowsInTokenOrderAndLeavesThePaddingTokenOut) {
+using testing::ElementsAre;
+
+TEST(FindDistinct, NumbersTheTokensThatOccurInAscendingOrder) {
+  const std::array<std::int32_t, 6> tokens{7, 2, 7, 0, 2, 9};
+  std::array<std::int32_t, 6> distinct{}, rows{};
+  EXPECT_EQ(find_distinct(tokens, std::nullopt, distinct.data(), rows.data()), 4);
+  EXPECT_THAT(distinct, ElementsAre(0, 2, 7, 9, -1, -1));
+  EXPECT_THAT(rows, ElementsAre(2, 1, 2, 0, 1, 3));
+}
+
+TEST(FindDistinct, LeavesThePaddingTokenOut) {
+  const std::array<std::int32_t, 5> tokens{0, 3, 0, 3, 1};
+  std::array<std::int32_t, 5> distinct{}, rows{};
+  EXPECT_EQ(find_distinct(tokens, 3, distinct.data(), rows.data()), 2);
+  EXPECT_THAT(distinct, ElementsAre(0, 1, -1, -1, -1));
+  EXPECT_THAT(rows, ElementsAre(0, -1, 0, -1, 1));
+  const std::array<std::int32_t, 2> only{3, 3};
+  EXPECT_EQ(find_distinct(only, 3, distinct.data(), rows.data()), 0);
+}
+
+TEST(ScatterEmbeddingGradient, AddsRowsInTokenOrderAndLeavesOutWhatHasNoRow) {
   ThreadPool pool(2);
-  const std::array<float, 6> gradient{1, 2, 10, 20, 100, 200};
-  const std::array<std::int32_t, 3> tokens{2, 1, 2};
-  const auto scattered = [&](std::optional<std::int32_t> padding) {
-    std::vector<float> sums(6, 0.5F);
-    scatter_embedding_gradient(pool, DataType::f32, 2, gradient.data(), tokens, padding, sums.data());
-    return sums;
-  };
-  EXPECT_THAT(scattered(std::nullopt), testing::ElementsAre(0.5F, 0.5F, 10.5F, 20.5F, 101.5F, 202.5F));
-  EXPECT_THAT(scattered(2), testing::ElementsAre(0.5F, 0.5F, 10.5F, 20.5F, 0.5F, 0.5F));
+  // In another order the large ones would swallow the 1.
+  const std::array<float, 8> gradient{1e8F, 2, 10, 20, -1e8F, 200, 1, 4};
+  const std::array<std::int32_t, 4> rows{1, -1, 1, 1};
+  std::vector<float> sums(4, 0.5F);
+  scatter_embedding_gradient(pool, DataType::f32, 2, gradient.data(), rows, sums.data());
+  EXPECT_THAT(sums, ElementsAre(0.5F, 0.5F, 1.0F, 206.5F));
+}
+
+// As if every row had an fp32 accumulator that is rounded once all is in it.
+TEST(FinishEmbeddingGradient, RoundsTheRowsOfTheStepAndSumsTheSquaresOfAll) {
+  constexpr std::int64_t kVocab = 700, kWidth = 101, kElements = kVocab * kWidth;
+  static_assert(kElements > kNormChunk && kElements % kNormChunk % 8 != 0);
+  const std::vector<std::int32_t> tokens{3, 10, 655, 699};
+  Random random(5);
+  std::vector<float> whole(kElements);
+  for (float& value : whole) value = static_cast<float>(random.uniform() - 0.5);
+  std::vector<bfloat16> gradient(kElements), expected(kElements);
+  std::vector<float> sums;
+  for (std::int64_t i = 0; i < kElements; ++i)
+    expected[static_cast<std::size_t>(i)] = gradient[static_cast<std::size_t>(i)] =
+        to_bfloat16(whole[static_cast<std::size_t>(i)]);
+  for (const std::int32_t token : tokens)
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      const auto i = static_cast<std::size_t>(token * kWidth + c);
+      sums.push_back(whole[i] + static_cast<float>(random.uniform()));
+      expected[i] = to_bfloat16(sums.back());
+    }
+  std::vector<double> squares;
+  for (std::int64_t begin = 0; begin < kElements; begin += kNormChunk) {
+    std::array<double, 8> lanes{};
+    for (std::int64_t i = begin; i < std::min(kElements, begin + kNormChunk); ++i) {
+      const double value = to_float(expected[static_cast<std::size_t>(i)]);
+      lanes[static_cast<std::size_t>(i - begin) % 8] += value * value;
+    }
+    squares.push_back(0);
+    for (const double lane : lanes) squares.back() += lane;
+  }
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::vector<bfloat16> found = gradient;
+    std::vector<double> partial(squares.size());
+    finish_embedding_gradient(pool, {.type = DataType::bf16,
+                                     .width = kWidth,
+                                     .elements = kElements,
+                                     .tokens = tokens,
+                                     .sums = sums.data(),
+                                     .gradient = found.data(),
+                                     .partial = partial.data()});
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(partial, squares);
+  }
 }
 
 }  // namespace
