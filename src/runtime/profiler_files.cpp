@@ -19,7 +19,7 @@ namespace lazytrain {
 namespace {
 
 // Raised when kernels change so much that older measurements mislead.
-constexpr int kGeneration = 2;
+constexpr int kGeneration = 3;
 
 std::string key_text(const Architecture& a, const ProfileOptions& options) {
   const CpuDeviceOptions& device = options.device;
