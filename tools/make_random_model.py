@@ -2,6 +2,7 @@
 """A Llama model with random weights (normal, 0.02) and a byte-level tokenizer, to train from scratch.
 
 make_random_model.py --out FOLDER [--hidden 256 --layers 6 --ffn 688 --heads 4 --kv-heads 4 --vocab 300 --seed 1]
+                     [--tied] [--bf16]
 
 A model of more than 8 million parameters repeats one million random numbers, each matrix from another place on.
 """
@@ -37,7 +38,8 @@ def tensors(options):
         yield name + "mlp.up_proj.weight", (ffn, hidden)
         yield name + "mlp.down_proj.weight", (hidden, ffn)
     yield "model.norm.weight", (hidden,)
-    yield "lm_head.weight", (vocab, hidden)
+    if not options.tied:
+        yield "lm_head.weight", (vocab, hidden)
 
 
 class Normals:
@@ -58,39 +60,49 @@ class Normals:
         return (turned * (count // POOL + 1))[:count]
 
 
+def upper_halves(values):
+    """fp32 -> bf16 by cutting: random weights need no rounding."""
+    halves = array.array("H", values.tobytes())
+    return halves[1::2] if sys.byteorder == "little" else halves[::2]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     for name, value in (("hidden", 256), ("layers", 6), ("ffn", 688), ("heads", 4), ("kv-heads", 4),
                         ("vocab", LEAST_VOCAB), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--tied", action="store_true", help="the head is the embedding")
+    parser.add_argument("--bf16", action="store_true", help="weights in bf16 instead of fp32")
     options = parser.parse_args()
     if options.vocab < LEAST_VOCAB:
         parser.error(f"--vocab: the tokenizer needs {LEAST_VOCAB}")
     options.out.mkdir(parents=True, exist_ok=True)
     counts = {name: shape[0] * (shape[1] if len(shape) > 1 else 1) for name, shape in tensors(options)}
     normals = Normals(options.seed, sum(counts.values()))
-    header, offset, values = {}, 0, []
+    width = 2 if options.bf16 else 4
+    header, offset = {}, 0
     for name, shape in tensors(options):
-        count = counts[name]
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + 4 * count]}
-        offset += 4 * count
-        values.append(array.array("f", [1.0]) * count if len(shape) == 1 else normals.values(count))
+        end = offset + width * counts[name]
+        header[name] = {"dtype": "BF16" if options.bf16 else "F32", "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(options.out / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for part in values:
-            part.tofile(file)
+        for name, shape in tensors(options):  # one at a time: the model may be larger than this machine's memory
+            values = array.array("f", [1.0]) * counts[name] if len(shape) == 1 else normals.values(counts[name])
+            (upper_halves(values) if options.bf16 else values).tofile(file)
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": options.hidden,
               "intermediate_size": options.ffn, "num_hidden_layers": options.layers,
               "num_attention_heads": options.heads, "num_key_value_heads": options.kv_heads, "vocab_size": options.vocab,
               "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
-              "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2}
+              "tie_word_embeddings": options.tied,
+              "torch_dtype": "bfloat16" if options.bf16 else "float32", "bos_token_id": 1, "eos_token_id": 2}
     tiny_run.write_json(options.out / "config.json", config)
     tiny_run.write_json(options.out / "tokenizer.json", tiny_run.tokenizer())
     tiny_run.write_json(options.out / "tokenizer_config.json", tiny_run.TOKENIZER_CONFIG)
-    print(f"{options.out}: {offset // 4} parameters")
+    print(f"{options.out}: {offset // width} parameters")
 
 
 if __name__ == "__main__":

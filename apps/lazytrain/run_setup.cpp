@@ -187,6 +187,7 @@ void find_disk(PlanningInputs& inputs, const RunConfig& config) {
   const DiskRates rates = load_or_measure_disk(folder);
   machine.disk_read = rates.read;
   machine.disk_write = rates.write;
+  machine.disk_duplex = rates.both;
   log::info("scratch disk at {}: {:.1f} GB/s read, {:.1f} GB/s written ({})", folder.string(), rates.read,
             rates.write, rates.method);
 }

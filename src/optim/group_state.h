@@ -41,7 +41,7 @@ struct TensorShape {
 
 // A group's state comes in pieces of at most this many elements, each of them contiguous: what is read from
 // disk, updated and written back at once.
-inline constexpr std::int64_t kStatePieceElements = std::int64_t{8} << 20;
+inline constexpr std::int64_t kStatePieceElements = std::int64_t{4} << 20;
 
 struct MomentOptions {
   StateFormat format = StateFormat::adamw_32bit;

@@ -21,6 +21,8 @@ nlohmann::json to_json(const Machine& machine) {
           {"disk_capacity", machine.disk_capacity.value},
           {"disk_read_gbps", machine.disk_read},
           {"disk_write_gbps", machine.disk_write},
+          {"disk_duplex_gbps", machine.disk_duplex},
+          {"host_memory_gbps", machine.host_memory},
           {"h2d_gbps", machine.h2d},
           {"d2h_gbps", machine.d2h},
           {"duplex_gbps", machine.duplex},
@@ -44,6 +46,8 @@ Machine machine_from_json(const nlohmann::json& json, const std::string& where) 
   machine.disk_capacity = {fields.integer("disk_capacity", 0, std::int64_t{1} << 60)};
   machine.disk_read = fields.number("disk_read_gbps", 0, 1e5);
   machine.disk_write = fields.number("disk_write_gbps", 0, 1e5);
+  machine.disk_duplex = fields.number("disk_duplex_gbps", 0, 2e5);
+  machine.host_memory = fields.number("host_memory_gbps", 0, 1e6);
   machine.h2d = fields.number("h2d_gbps", 0, 1e5);
   machine.d2h = fields.number("d2h_gbps", 0, 1e5);
   machine.duplex = fields.number("duplex_gbps", 0, 2e5);

@@ -25,6 +25,10 @@ struct Machine {
   // Of the file system that keeps optimizer states and gradients between uses; 0 = there is none to use.
   Bytes disk_capacity = {};
   double disk_read = 0, disk_write = 0;  // GB/s, measured or given; above 0 where there is a disk
+  double disk_duplex = 0;                // GB/s of both together; 0 = no joint cap
+  // GB/s of host memory that copies, disk transfers and updates share; 0 = never the limit. On emulated
+  // machines the cores that they share are.
+  double host_memory = 0;
   // GB/s; 0 = not limited by the link (an unpaced emulation copies at memory speed, see CostTable).
   double h2d = 0, d2h = 0, duplex = 0;
   double optimizer_rate = 0;  // parameters per second of UpdateLayer, 0 = as measured in the CostTable

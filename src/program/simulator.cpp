@@ -161,6 +161,27 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
 
 namespace {
 
+// Two directions under a joint cap: fair shares; one that asks for less than half leaves the rest to the
+// other.
+void share(double& up, double& down, double cap) {
+  if (cap <= 0 || up + down <= cap) return;
+  const double smaller = std::min({up, down, cap / 2});
+  if (up <= down)
+    up = smaller, down = std::min(down, cap - up);
+  else
+    down = smaller, up = std::min(up, cap - down);
+}
+
+// Bytes of host memory that an update reads and writes: gradient, weight, residual of bf16 weights, two
+// moments.
+double update_traffic(const Program& program, const Op& op) {
+  if (op.kind != OpKind::update_group) return 0;
+  const double type = static_cast<double>(program.type_bytes), residual = program.type_bytes == 2 ? 4 : 0;
+  const auto eight_bit = static_cast<double>(op.eight_bit_elements);
+  const double others = static_cast<double>(op.elements) - eight_bit;
+  return static_cast<double>(op.elements) * (3 * type + residual) + 4.06 * eight_bit + 16 * others;
+}
+
 struct Running {
   OpIndex op = -1;
   Seconds start = 0;  // earlier, its stream is still waking up
@@ -183,23 +204,28 @@ Rates rates_of(const Program& program, const SimulationInput& input,
   const auto active = [&](std::size_t s) { return running[s].op >= 0 && running[s].start <= now + kSoon; };
   Rates rates;
   rates.work.fill(1);
-  // Transfers: each its own rate, scaled down where both together pass the joint cap.
-  double together = 0;
+  // Transfers: each its own rate, less where two directions pass their joint cap.
   for (std::size_t s = 0; s < kStreamCount; ++s) {
     if (!active(s) || running[s].bytes <= 0) continue;
     rates.bytes[s] = op_rate(op_of(s), input);
-    if (!is_disk(static_cast<StreamId>(s))) together += rates.bytes[s];
   }
-  const double cap = machine.duplex * kGiga;
-  if (cap > 0 && together > cap) {
-    // Fair shares: a direction that asks for less than half leaves the rest to the other.
-    double& up = rates.bytes[static_cast<std::size_t>(StreamId::h2d)];
-    double& down = rates.bytes[static_cast<std::size_t>(StreamId::d2h)];
-    const double smaller = std::min({up, down, cap / 2});
-    if (up <= down)
-      up = smaller, down = std::min(down, cap - up);
-    else
-      down = smaller, up = std::min(up, cap - down);
+  const auto rate = [&](StreamId stream) -> double& { return rates.bytes[static_cast<std::size_t>(stream)]; };
+  share(rate(StreamId::h2d), rate(StreamId::d2h), machine.duplex * kGiga);
+  share(rate(StreamId::disk_read), rate(StreamId::disk_write), machine.disk_duplex * kGiga);
+  // Host memory: every link and disk passes through it once, updates bring their own traffic.
+  if (machine.host_memory > 0 && machine.tiers == TierModel::tiered) {
+    double traffic =
+        rate(StreamId::h2d) + rate(StreamId::d2h) + rate(StreamId::disk_read) + rate(StreamId::disk_write);
+    if (active(kHost) && running[kHost].work > 0) {
+      const Op& op = op_of(kHost);
+      const Seconds alone = op_seconds(program, op, input);
+      if (alone > 0) traffic += update_traffic(program, op) / alone;
+    }
+    const double slower = machine.host_memory * kGiga / traffic;
+    if (traffic > 0 && slower < 1) {
+      for (double& bytes : rates.bytes) bytes *= slower;
+      if (active(kHost) && op_of(kHost).kind == OpKind::update_group) rates.work[kHost] *= slower;
+    }
   }
   // Cores that several streams share: all of them, or those that compute leaves to the others.
   if (machine.tiers != TierModel::unified && !machine.emulated) return rates;

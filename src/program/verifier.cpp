@@ -37,6 +37,7 @@ class Verifier {
     Order order;
     if (!happens_before(order)) return found_;
     for (const Tier tier : kTiers) accesses(order, tier);
+    pieces(order);
     return found_;
   }
 
@@ -173,7 +174,6 @@ class Verifier {
       case OpKind::update_group:
         needs(OperandRole::weights, Bytes{it.elements * program_.type_bytes});
         needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
-        if (it.piece >= 0) states_arrive(i);
         break;
       default:
         break;
@@ -187,23 +187,6 @@ class Verifier {
     bool whole = aligned(it.bytes) && aligned(it.from);
     for (const Operand& operand : it.operands) whole = whole && aligned(program_.at(operand.buffer).offset);
     if (!whole) report(Violation::Kind::overrun, name(i) + " does not move whole blocks of the disk");
-  }
-
-  // The piece that an update changes is the one that was read, and goes back to where it came from.
-  void states_arrive(OpIndex i) {
-    const Op& it = op(i);
-    const BufferId stage = it.buffer(OperandRole::states);
-    const auto same_piece = [&](const Op& other, OpKind kind) {
-      return other.kind == kind && other.layer == it.layer && other.piece == it.piece;
-    };
-    const auto ops = static_cast<OpIndex>(program_.ops.size());
-    OpIndex read = i, write = i;
-    while (read >= 0 && op(read).buffer(OperandRole::output) != stage) --read;
-    while (write < ops && op(write).buffer(OperandRole::input) != stage) ++write;
-    if (read < 0 || write >= ops || !same_piece(op(read), OpKind::read_states) ||
-        !same_piece(op(write), OpKind::write_states) ||
-        op(read).buffer(OperandRole::input) != op(write).buffer(OperandRole::output))
-      report(Violation::Kind::stale_read, name(i) + " does not update the piece that is read and written");
   }
 
   // Kahn's algorithm over stream order and `after`; vector clocks along the way.
@@ -339,6 +322,52 @@ class Verifier {
           }
           if (found_.size() >= most_) return;
         }
+      }
+    }
+  }
+
+  // What passes through a host buffer on its way from or to the disk is what the op that uses it is about:
+  // the buffer may hold another piece, of which the byte ranges above know nothing.
+  void pieces(const Order& order) {
+    struct Content {
+      std::int32_t layer = -1, piece = -1;
+      BufferId from = -1;
+    };
+    std::map<BufferId, Content> held;
+    for (const OpIndex i : order.topological) {
+      const Op& it = op(i);
+      const auto expect = [&](OperandRole role, std::int32_t piece) {
+        const BufferId id = it.buffer(role);
+        const auto found = held.find(id);
+        if (found == held.end() || found->second.layer != it.layer || found->second.piece != piece)
+          report(Violation::Kind::stale_read,
+                 fmt::format("{} finds another piece in {}", name(i), id < 0 ? "?" : program_.at(id).name));
+      };
+      switch (it.kind) {
+        case OpKind::read_states:
+        case OpKind::read_gradient:
+          held[it.buffer(OperandRole::output)] = {it.layer, it.piece, it.buffer(OperandRole::input)};
+          break;
+        case OpKind::offload_gradient:
+          held[it.buffer(OperandRole::group_gradient)] = {it.layer, -1, -1};
+          break;
+        case OpKind::update_group:
+          if (it.piece < 0) break;
+          expect(OperandRole::states, it.piece);
+          if (const BufferId part = it.buffer(OperandRole::group_gradient);
+              part >= 0 && !program_.at(part).initialised)
+            expect(OperandRole::group_gradient, it.piece);
+          break;
+        case OpKind::write_states:
+          expect(OperandRole::input, it.piece);
+          if (held[it.buffer(OperandRole::input)].from != it.buffer(OperandRole::output))
+            report(Violation::Kind::stale_read, name(i) + " does not go back to where it came from");
+          break;
+        case OpKind::write_gradient:
+          expect(OperandRole::input, -1);
+          break;
+        default:
+          break;
       }
     }
   }

@@ -1,8 +1,10 @@
 """Kills short training runs at chosen and random moments and goes on with resume_from_checkpoint=auto: every
 run must end with the bits of one that nobody disturbed. Its optimizer is paced, so that most of a step is
-hidden updates, and a checkpoint comes every second step.
+hidden updates, and a checkpoint comes every second step. With --disk the optimizer has 8-bit moments, and its
+states are streamed from a paced disk; the bits to meet are those of a run that keeps
+them in memory, and no scratch file may be left.
 
-kill.py PROGRAM [--kills N] [--seed S]     exit 0 where all runs end with the same bits
+kill.py PROGRAM [--kills N] [--seed S] [--disk]     exit 0 where all runs end with the same bits
 """
 
 import argparse
@@ -24,6 +26,9 @@ SETTINGS = {
     "eval_steps": 10,
 }
 PACED = {"memory_model": "emulated", "device_memory": "6MB", "optimizer_gparams_per_s": 0.004}
+# Most of a step is streaming: the model's states are 1 MB or so.
+ON_DISK = {"optim": "adamw_8bit", "optim_embeddings": "8bit", "states_home": "disk", "disk_read_gbps": 0.02,
+           "disk_write_gbps": 0.02}
 TEMPORARY = "*.tmp-*"
 
 
@@ -115,10 +120,16 @@ def after_step(step):
     return lambda run: run.wait_for(lambda: logged_step(run.folder) >= step)
 
 
+def names_in(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
 class Judge:
-    def __init__(self, program, work, **settings):
+    """`reference`: settings in which the undisturbed run differs from the disturbed ones."""
+
+    def __init__(self, program, work, reference=None, **settings):
         self.program, self.work = program, work
-        self.config = tiny_run.make(work, **SETTINGS, **settings)
+        self.config = tiny_run.make(work, **{**SETTINGS, **settings, **(reference or {})})
         planned = tiny_run.run(program, "plan", self.config, "--out", work / "plan.json")  # measures costs
         begin = time.monotonic()
         code, errors = Run(program, self.config, work / "undisturbed").finish()
@@ -128,7 +139,10 @@ class Judge:
         print(f"undisturbed: {STEPS} steps in {self.duration:.1f} s; {settings}\n"
               f"      {'stopped by, or killed':<20} {'what the run had done by then':<58} after resuming")
         self.expected = outcome(work / "undisturbed")
+        self.files = names_in(work / "undisturbed")
         self.right = self.all = 0
+        if reference:
+            self.config = tiny_run.make(work, **SETTINGS, **settings)
 
     def line(self, name, killed, good, note=""):
         self.all += 1
@@ -158,7 +172,7 @@ class Judge:
             self.line(name, told, False, f" (resuming ended with {code}: {errors.strip().splitlines()[-1:]})")
             return
         difference = [key for key, value in outcome(folder).items() if self.expected.get(key) != value]
-        leftovers = [path.name for path in folder.glob(TEMPORARY)]
+        leftovers = sorted(names_in(folder) - self.files)
         if difference:
             note += f" in {', '.join(difference)}"
         if leftovers:
@@ -171,12 +185,16 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--disk", action="store_true")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="lazytrain-kill-") as name:
         work = pathlib.Path(name)
         tiny_run.keep_costs_in(work / "costs")
-        judge = Judge(options.program, work / "paced", **PACED)
+        if options.disk:
+            judge = Judge(options.program, work / "disk", {"states_home": "host"}, **PACED, **ON_DISK)
+        else:
+            judge = Judge(options.program, work / "paced", **PACED)
         source = moments(rng, judge.duration)
         for i in range(options.kills):
             moment, wait = next(source)
@@ -188,11 +206,12 @@ def main():
                       signal.SIGINT, 130)
         judge.disturb("an older checkpoint", after_step(21), signal.SIGKILL, -signal.SIGKILL,
                       resume="{folder}/checkpoint-16")
-        other = Judge(options.program, work / "fp32", bf16="false", packing="false")
+        home = ON_DISK if options.disk else {}
+        other = Judge(options.program, work / "fp32", bf16="false", packing="false", **home)
         for _, (moment, wait) in zip(range(max(1, options.kills // 5)), moments(rng, other.duration)):
             other.disturb(moment, wait, signal.SIGKILL, -signal.SIGKILL)
     right, total = judge.right + other.right, judge.all + other.all
-    print(f"kill: {'PASS' if right == total else 'FAIL'} "
+    print(f"{'optimizer-kill' if options.disk else 'kill'}: {'PASS' if right == total else 'FAIL'} "
           f"({right} of {total} disturbed runs ended with the bits of the undisturbed one)")
     return 0 if right == total else 1
 

@@ -1,7 +1,9 @@
 // The sentence that says what does not fit: its figures are true, and what it offers works.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include "core/units.h"
+
 #include "planning/candidates.h"
 #include "planning/planning_support.h"
 #include "planning/portfolio.h"
@@ -73,6 +75,36 @@ TEST(DoesNotFit, HostBudget) {
   PlanningInputs more = inputs;
   more.machine.host_capacity = parse_bytes(offered(sentence, "host_memory"), "host_memory");
   EXPECT_NO_THROW(plan_step(more, "auto")) << sentence;
+}
+
+TEST(DoesNotFit, StatesGoToDiskWhereTheHostIsTooSmallAndOnlyThen) {
+  PlanningInputs inputs = small_inputs(8, kBatch);
+  inputs.machine.disk_capacity = {std::int64_t{1} << 30};
+  inputs.machine.disk_read = inputs.machine.disk_write = 1;
+  const PlannedStep roomy = plan_step(inputs, "auto");
+  EXPECT_TRUE(roomy.plan.groups.empty());
+  EXPECT_EQ(roomy.program.disk_bytes, Bytes{0});
+  Bytes before = roomy.program.host_bytes;
+  int fitting = 0;
+  for (const double part : {0.9, 0.8, 0.7, 0.6}) {
+    inputs.machine.host_capacity = {static_cast<std::int64_t>(part * static_cast<double>(before.value))};
+    const PlannedStep step = plan_step(inputs, "auto");
+    EXPECT_LE(step.program.host_bytes, inputs.machine.host_capacity);
+    if (step.plan.groups.empty()) continue;
+    ++fitting;
+    EXPECT_GT(step.program.disk_bytes, Bytes{0});
+    EXPECT_GE(disk_writes(step.program), step.program.disk_bytes);
+    EXPECT_GE(step.simulation.step, roomy.simulation.step);
+    EXPECT_EQ(to_json(plan_from_json(to_json(step.plan), "again")), to_json(step.plan));
+  }
+  EXPECT_GT(fitting, 0);
+  inputs.states_home = StatesHome::host;
+  EXPECT_NE(refusal(inputs, "auto"), "it fits");
+  inputs.states_home = StatesHome::disk;
+  inputs.machine.host_capacity = {std::int64_t{1} << 40};
+  EXPECT_EQ(plan_step(inputs, "auto").plan.groups, groups_on_disk(10, 8));
+  inputs.machine.disk_capacity = {1000};
+  EXPECT_NE(refusal(inputs, "auto"), "it fits");
 }
 
 TEST(DoesNotFit, BothBudgets) {

@@ -11,6 +11,7 @@ inline PlanningInputs small_inputs(std::int64_t layers, const BatchGeometry& bat
   PlanningInputs inputs;
   inputs.context = small_context(small_architecture(layers, tied_head), tiers);
   inputs.machine = roomy_machine(tiers);
+  inputs.machine.disk_capacity = {};  // none, where a test does not give one
   // A layer's forward takes about as long as its weights take to cross the link.
   inputs.machine.h2d = inputs.machine.d2h = 0.1;
   inputs.costs = modelled_costs(inputs.context.architecture, batch.slot_tokens, 2, 1);

@@ -59,12 +59,21 @@ std::vector<std::string> exhaustive_check(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.size.value == 0) continue;
     const Range range = range_of(buffer);
-    const Bytes arena = buffer.tier == Tier::device ? program.device_bytes : program.host_bytes;
+    const Bytes arena = program.bytes_of(buffer.tier);
     if (range.begin < 0 || range.end > arena.value) wrong.push_back(buffer.name + " leaves its arena");
     for (const Buffer& other : program.buffers)
       if (&other != &buffer && buffer.persistent && other.size.value > 0 && overlap(range, range_of(other)))
         wrong.push_back(buffer.name + " and " + other.name + " share bytes");
   }
+
+  const auto on_disk = [](const Op& op) {
+    return op.kind == OpKind::read_states || op.kind == OpKind::write_states ||
+           op.kind == OpKind::read_gradient || op.kind == OpKind::write_gradient;
+  };
+  for (const Op& op : program.ops)
+    for (const Operand& operand : op.operands)
+      if (on_disk(op) && program.at(operand.buffer).offset.value % kDiskAlignment != 0)
+        wrong.push_back(program.at(operand.buffer).name + " does not begin on a block of the disk");
 
   struct Access_ {
     std::size_t op;
@@ -113,6 +122,33 @@ std::vector<std::string> exhaustive_check(const Program& program) {
             fmt::format("op {} reads {} after another wrote there", read.op, program.at(read.buffer).name));
         break;
       }
+    }
+  }
+  if (!wrong.empty()) return wrong;
+
+  // Pieces: the last op that wrote an operand says what it holds.
+  for (std::size_t i = 0; i < n; ++i) {
+    const Op& op = program.ops[i];
+    if (op.kind != OpKind::write_states && op.kind != OpKind::write_gradient &&
+        (op.kind != OpKind::update_group || op.piece < 0))
+      continue;
+    for (const Operand& operand : op.operands) {
+      const bool passes_through =
+          operand.role == OperandRole::states || operand.role == OperandRole::input ||
+          (operand.role == OperandRole::group_gradient && !program.at(operand.buffer).initialised);
+      if (!passes_through) continue;
+      const Op* source = nullptr;
+      std::size_t at = 0;
+      for (const Access_& write : accesses) {
+        const Op& writer = program.ops[write.op];
+        if (!write.writes || write.buffer != operand.buffer || !before[write.op][i]) continue;
+        if (writer.kind != OpKind::update_group && (source == nullptr || before[at][write.op]))
+          source = &writer, at = write.op;
+      }
+      if (source == nullptr || source->layer != op.layer || source->piece != op.piece ||
+          (op.kind == OpKind::write_states &&
+           source->buffer(OperandRole::input) != op.buffer(OperandRole::output)))
+        wrong.push_back(fmt::format("op {} finds another piece in {}", i, program.at(operand.buffer).name));
     }
   }
   return wrong;

@@ -15,14 +15,23 @@ std::int64_t aligned(const Buffer& buffer) {
 }
 
 bool alive(const Buffer& buffer, OpIndex at) {
-  return buffer.persistent || (buffer.first >= 0 && buffer.first <= at && at <= buffer.last);
+  return !buffer.persistent && buffer.first >= 0 && buffer.first <= at && at <= buffer.last;
+}
+
+// Where the persistent buffers end: they lie one after the other.
+std::int64_t floor_of(const Program& program, Tier tier) {
+  std::int64_t floor = 0;
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.tier == tier && buffer.persistent)
+      floor = align_up(Bytes{floor}, buffer.alignment).value + aligned(buffer);
+  return floor;
 }
 
 // Most bytes that are reserved at one op: no layout can do with less.
 std::int64_t lower_bound(const Program& program, Tier tier) {
   std::int64_t most = 0;
   for (OpIndex i = 0; i < static_cast<OpIndex>(program.ops.size()); ++i) {
-    std::int64_t sum = 0;
+    std::int64_t sum = floor_of(program, tier);
     for (const Buffer& buffer : program.buffers)
       if (buffer.tier == tier && alive(buffer, i)) sum += aligned(buffer);
     most = std::max(most, sum);
@@ -55,14 +64,9 @@ TEST(Layout, EveryOffsetIsTheLowestThatIsFree) {
         lower_train_step(test.context, test.plan, small_workspace(), LoweringDepth::memory);
     for (const Tier tier : {Tier::device, Tier::host}) {
       std::vector<Buffer> order;
-      std::int64_t floor = 0;
-      for (const Buffer& buffer : program.buffers) {
-        if (buffer.tier != tier || (!buffer.persistent && buffer.first < 0)) continue;
-        if (buffer.persistent)
-          floor += aligned(buffer);
-        else
-          order.push_back(buffer);
-      }
+      const std::int64_t floor = floor_of(program, tier);
+      for (const Buffer& buffer : program.buffers)
+        if (buffer.tier == tier && !buffer.persistent && buffer.first >= 0) order.push_back(buffer);
       std::stable_sort(order.begin(), order.end(), [](const Buffer& a, const Buffer& b) {
         return a.size != b.size ? a.size > b.size : a.first < b.first;
       });

@@ -50,7 +50,7 @@ bool move_offset(Program& program, Random& random) {
 // Puts an op on another stream.
 bool change_stream(Program& program, Random& random) {
   Op& op = program.ops[pick(random, program.ops.size())];
-  const auto other = static_cast<StreamId>(random.below(4));
+  const auto other = static_cast<StreamId>(random.below(kStreamCount));
   if (other == op.stream) return false;
   op.stream = other;
   return true;

@@ -1,6 +1,7 @@
 // Shared by the tests of program and planning: contexts, machines and random cases.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,17 @@ inline LoweringContext small_context(const Architecture& architecture, TierModel
   context.tiers = tiers;
   context.type_bytes = 2;
   context.position_rows = 16;
-  for (const ParameterGroup& group : context.groups) context.state_bytes.push_back({group.elements * 12});
+  // Three pieces a state, the last one ragged.
+  for (const ParameterGroup& group : context.groups) {
+    std::vector<StatePieceSize>& pieces = context.state_pieces.emplace_back();
+    Bytes bytes;
+    for (std::int64_t begin = 0, step = group.elements / 3 + 1; begin < group.elements; begin += step) {
+      const std::int64_t end = std::min(group.elements, begin + step);
+      pieces.push_back({.begin = begin, .end = end, .bytes = align_up({(end - begin) * 12}, kDiskAlignment)});
+      bytes += pieces.back().bytes;
+    }
+    context.state_bytes.push_back(bytes);
+  }
   return context;
 }
 
@@ -32,6 +43,8 @@ inline Machine roomy_machine(TierModel tiers) {
   machine.tiers = tiers;
   machine.device_capacity = {std::int64_t{1} << 40};
   machine.host_capacity = {tiers == TierModel::unified ? 0 : std::int64_t{1} << 40};
+  machine.disk_capacity = {std::int64_t{1} << 40};
+  machine.disk_read = machine.disk_write = 1;
   machine.h2d = machine.d2h = 1;
   return machine;
 }
@@ -55,6 +68,11 @@ inline RandomCase random_case(std::uint64_t n) {
       .context = small_context(architecture, random.below(4) == 0 ? TierModel::unified : TierModel::tiered),
       .plan = random_plan(random, architecture, batch)};
   if (random.below(2) == 0) result.context.type_bytes = 4;
+  if (random.below(3) == 0) {
+    const auto levels = static_cast<std::uint64_t>(most_disk_level(layers)) + 1;
+    result.context.homes = groups_on_disk(static_cast<std::int64_t>(random.below(levels)), layers);
+    result.plan.groups = result.context.homes;
+  }
   return result;
 }
 

@@ -111,6 +111,42 @@ TEST(Simulator, RowsThatATiedHeadLeavesInFp32TakeTheirTime) {
   EXPECT_NEAR(with_rows, 2 * without, kNear);
 }
 
+TEST(Simulator, ReadsAndWritesOfADiskShareItsJointCap) {
+  const auto disk = [](StreamId stream, double gigabytes) {
+    return Op{.kind = stream == StreamId::disk_read ? OpKind::read_states : OpKind::write_states,
+              .stream = stream,
+              .bytes = {static_cast<std::int64_t>(gigabytes * 1e9)}};
+  };
+  const Program program = program_of({disk(StreamId::disk_read, 2), disk(StreamId::disk_write, 2)});
+  const CostTable costs = unit_costs();
+  Machine machine = links(1, 1, 0);
+  machine.disk_read = 2, machine.disk_write = 4;
+  const auto end = [&](std::size_t op) {
+    return simulate(program, {.costs = costs, .machine = machine}).ops[op].end;
+  };
+  EXPECT_NEAR(end(0), 1.0, kNear);
+  EXPECT_NEAR(end(1), 0.5, kNear);
+  machine.disk_duplex = 3;  // 1.5 GB/s each until both have moved 2 GB
+  EXPECT_NEAR(end(0), 4.0 / 3, kNear);
+  EXPECT_NEAR(end(1), 4.0 / 3, kNear);
+}
+
+TEST(Simulator, AnUpdateAndACopyShareTheBandwidthOfHostMemory) {
+  // 1e9 parameters with 8-bit moments: 14.06 GB in 10 s; the copy moves 10 GB in 10 s. Memory does half of
+  // both.
+  Op update{.kind = OpKind::update_group, .stream = StreamId::host, .elements = 1'000'000'000};
+  update.eight_bit_elements = update.elements;
+  CostTable costs = unit_costs();
+  costs.update_eight_bit_per_parameter = 1e-8;
+  Machine machine = links(1, 1, 0);
+  const Program program = program_of({update, copy(StreamId::h2d, 10)});
+  EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).step, 10, kNear);
+  machine.host_memory = (14.06 + 10) / 10 / 2;
+  const Simulation shared = simulate(program, {.costs = costs, .machine = machine});
+  EXPECT_NEAR(shared.ops[0].end, 20, 1e-6);
+  EXPECT_NEAR(shared.ops[1].end, 20, 1e-6);
+}
+
 TEST(Simulator, CostsOfEachOp) {
   CostTable costs = unit_costs();
   costs.op_overhead = 0.1;
