@@ -43,8 +43,11 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     refuse(
         fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    if (!plan.groups[g].gradient_on_disk) continue;
-    if (!plan.groups[g].states_on_disk) refuse("a gradient is on disk only beside states on disk");
+    const GroupPlan& home = plan.groups[g];
+    if (home.weights_on_disk && !home.gradient_on_disk)
+      refuse("weights are on disk only beside gradients on disk");
+    if (!home.gradient_on_disk) continue;
+    if (!home.states_on_disk) refuse("a gradient is on disk only beside states on disk");
     if (g == 0 || g == layers + 1) refuse("only gradients of decoder layers can be on disk");
   }
   for (const Block& block : blocks_of(plan))
@@ -61,7 +64,9 @@ std::vector<GroupPlan> groups_on_disk(std::int64_t level, std::int64_t layers) {
   for (std::int64_t g = 0; g < groups; ++g) {
     GroupPlan& home = homes[static_cast<std::size_t>(g)];
     home.states_on_disk = g >= groups - level;
-    home.gradient_on_disk = g >= 1 && g <= layers && g > layers - (level - groups);
+    const bool layer = g >= 1 && g <= layers;
+    home.gradient_on_disk = layer && g > layers - (level - groups);
+    home.weights_on_disk = layer && g > layers - (level - groups - layers);
   }
   return homes;
 }
@@ -88,8 +93,9 @@ nlohmann::json to_json(const Plan& plan) {
                       {"weights_resident", layer.weights_resident}});
   nlohmann::json groups = nlohmann::json::array();
   for (const GroupPlan& group : plan.groups)
-    groups.push_back(
-        {{"states_on_disk", group.states_on_disk}, {"gradient_on_disk", group.gradient_on_disk}});
+    groups.push_back({{"states_on_disk", group.states_on_disk},
+                      {"gradient_on_disk", group.gradient_on_disk},
+                      {"weights_on_disk", group.weights_on_disk}});
   return {{"version", Plan::kVersion},
           {"policy", plan.policy},
           {"slots", plan.batch.slots},
@@ -140,7 +146,8 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
   for (const nlohmann::json& entry : fields.array("groups")) {
     const JsonFields group(entry, where + ": groups", ExitCode::usage);
     plan.groups.push_back({.states_on_disk = group.boolean("states_on_disk"),
-                           .gradient_on_disk = group.boolean("gradient_on_disk")});
+                           .gradient_on_disk = group.boolean("gradient_on_disk"),
+                           .weights_on_disk = group.boolean("weights_on_disk")});
   }
   plan.weight_slots = fields.integer("weight_slots", 1, 1024);
   plan.fetch_lead = fields.integer("fetch_lead", 0, 1 << 20);

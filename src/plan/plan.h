@@ -50,6 +50,7 @@ struct LayerPlan {
 struct GroupPlan {
   bool states_on_disk = false;    // moments, and the residuals of the masters
   bool gradient_on_disk = false;  // of decoder layers alone, and only beside states on disk
+  bool weights_on_disk = false;   // likewise, and only beside gradients on disk
   bool operator==(const GroupPlan&) const = default;
 };
 
@@ -96,11 +97,12 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where);
 Plan read_plan(const std::filesystem::path& path, const Architecture& architecture);
 
 // What is on disk at level n of 0..most_disk_level(layers): the states of the last n groups, the embedding's
-// last; beyond layers + 2 the gradients of the last layers as well. The last groups go first because their
-// update has the most time to come back before the next step's forward needs it.
+// last; beyond layers + 2 the gradients of the last layers as well, and beyond all of those their weights.
+// The last groups go first because their update has the most time to come back before the next forward needs
+// it.
 [[nodiscard]] std::vector<GroupPlan> groups_on_disk(std::int64_t level, std::int64_t layers);
 [[nodiscard]] constexpr std::int64_t most_disk_level(std::int64_t layers) {
-  return 2 * layers + 2;
+  return 3 * layers + 2;
 }
 
 // Blocks between consecutive materialised boundaries, first to last: layers [begin, end).

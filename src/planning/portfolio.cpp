@@ -129,8 +129,20 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   return finished(std::move(best));
 }
 
-// The least of what has to be on disk for some plan to fit; the most where that does not help either.
-std::int64_t least_disk_level(PlanningInputs inputs, const BatchGeometry& batch, const std::string& policy) {
+// The most that the disk has room for; 0 where that is nothing.
+std::int64_t most_level_on_disk(PlanningInputs inputs) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  std::int64_t level = most_disk_level(layers);
+  for (; level > 0; --level) {
+    inputs.context.homes = groups_on_disk(level, layers);
+    if (bytes_on_disk(inputs.context) <= inputs.machine.disk_capacity) break;
+  }
+  return level;
+}
+
+// The least level up to `most` at which some plan fits; `most` where that is too little as well.
+std::int64_t least_level_on_disk(PlanningInputs inputs, const BatchGeometry& batch, const std::string& policy,
+                                 std::int64_t most) {
   const std::int64_t layers = inputs.context.architecture.layers;
   const auto some_fits = [&](std::int64_t level) {
     inputs.context.homes = groups_on_disk(level, layers);
@@ -140,7 +152,7 @@ std::int64_t least_disk_level(PlanningInputs inputs, const BatchGeometry& batch,
              (inputs.context.tiers == TierModel::unified || size.host <= inputs.machine.host_capacity);
     });
   };
-  std::int64_t low = 1, high = most_disk_level(layers);
+  std::int64_t low = 1, high = most;
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
     if (some_fits(middle))
@@ -159,10 +171,13 @@ std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::stri
   const std::int64_t layers = inputs.context.architecture.layers, groups = layers + 2;
   BatchGeometry leanest = inputs.batch;
   leanest.micro_batch = micro_batches.back();
-  const std::int64_t least =
-      inputs.states_home == StatesHome::disk ? groups : least_disk_level(inputs, leanest, policy);
+  const std::int64_t most = most_level_on_disk(inputs);
+  if (most == 0) return std::nullopt;
+  const std::int64_t least = inputs.states_home == StatesHome::disk
+                                 ? std::min(groups, most)
+                                 : least_level_on_disk(inputs, leanest, policy, most);
   std::optional<PlannedStep> best;
-  for (const std::int64_t level : std::set{least, std::max(least, groups), most_disk_level(layers)}) {
+  for (const std::int64_t level : std::set{least, std::clamp(groups, least, most), most}) {
     inputs.context.homes = groups_on_disk(level, layers);
     std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches);
     if (step && (!best || step->simulation.step < best->simulation.step * (1 - kWorthWear)))
@@ -203,8 +218,7 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   if (disk && inputs.states_home != StatesHome::host) {
     if (std::optional<PlannedStep> step = plan_with_disk(inputs, policy, sizes)) return std::move(*step);
     // Advice is about what is left to change: the rest is on disk already.
-    most.context.homes = groups_on_disk(most_disk_level(inputs.context.architecture.layers),
-                                        inputs.context.architecture.layers);
+    most.context.homes = groups_on_disk(most_level_on_disk(inputs), inputs.context.architecture.layers);
   }
   batch.micro_batch = sizes.back();
   throw Error(ExitCode::does_not_fit, smallest_change(most, batch, policy));

@@ -73,6 +73,9 @@ Program lower_train_step(const LoweringContext& context, const Plan& plan, const
 // The updates alone: what overlap leaves to do before an evaluation, a save or the end.
 Program lower_update_only(const LoweringContext& context);
 
+// What context.homes puts on disk.
+Bytes bytes_on_disk(const LoweringContext& context);
+
 // Forward and losses of one batch; weights streamed through `weight_slots`.
 Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batch, std::int64_t weight_slots,
                        const WorkspaceBytes& workspace);

@@ -4,6 +4,17 @@
 
 namespace lazytrain {
 
+namespace {
+
+Bytes largest_layer(const LoweringContext& context) {
+  std::int64_t largest = 0;
+  for (const ParameterGroup& group : context.groups)
+    if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
+  return {largest * context.type_bytes};
+}
+
+}  // namespace
+
 StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context) {
   StateBuffers state;
   const Tier tier = builder.host_tier();
@@ -11,9 +22,11 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     const ParameterGroup& group = context.groups[g];
     const auto index = static_cast<std::int64_t>(g);
-    state.weights.push_back(
-        builder.persistent(name_of("host.w", index), tier, {group.elements * context.type_bytes}, true));
     const GroupPlan home = home_of(context, g);
+    state.weights.push_back(home.weights_on_disk
+                                ? -1
+                                : builder.persistent(name_of("host.w", index), tier,
+                                                     {group.elements * context.type_bytes}, true));
     state.states.push_back(
         training && !home.states_on_disk
             ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
@@ -55,40 +68,50 @@ void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::in
   builder.before(0, std::move(op));
 }
 
-WeightSlots::WeightSlots(ProgramBuilder& builder, const LoweringContext& context, const StateBuffers& state,
+WeightSlots::WeightSlots(ProgramBuilder& builder, const LoweringContext& context, HostWeights& host,
                          std::int64_t slots)
-    : builder_(builder), context_(context), state_(state) {
+    : builder_(builder), context_(context), host_(host) {
   if (builder.unified()) return;
-  std::int64_t largest = 0;
-  for (const ParameterGroup& group : context.groups)
-    if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
+  const Bytes largest = largest_layer(context);
   for (std::int64_t k = 0; k < std::min(slots, context.architecture.layers); ++k)
-    slots_.push_back({.buffer = builder.persistent(name_of("dev.slot", k), Tier::device,
-                                                   {largest * context.type_bytes}, false)});
+    slots_.push_back({.buffer = builder.persistent(name_of("dev.slot", k), Tier::device, largest, false)});
 }
 
-BufferId WeightSlots::use(std::int32_t layer) {
+BufferId WeightSlots::use(std::int32_t layer, UpdateLowering* update) {
   const auto group = static_cast<std::size_t>(layer) + 1;
-  if (builder_.unified()) return state_.weights[group];
-  Slot* chosen = &slots_.front();
+  Slot* chosen = nullptr;
   for (Slot& slot : slots_) {
-    if (slot.layer == layer) return slot.buffer;
-    if (slot.last_use < chosen->last_use) chosen = &slot;
+    if (slot.layer == layer && update == nullptr) return slot.buffer;
+    if (chosen == nullptr || slot.last_use < chosen->last_use) chosen = &slot;
   }
-  Op op{.kind = OpKind::load_weights, .stream = StreamId::h2d, .layer = layer};
-  op.bytes = {context_.groups[group].elements * context_.type_bytes};
-  op.elements = context_.groups[group].elements;
-  op.operands = {{OperandRole::input, state_.weights[group], Access::read},
-                 {OperandRole::output, chosen->buffer, Access::write}};
-  if (chosen->last_use < 0)
-    builder_.before(0, std::move(op));
-  else
-    builder_.after(chosen->last_use, std::move(op));
-  chosen->layer = layer;
-  return chosen->buffer;
+  UpdateLowering::Update before;
+  if (update != nullptr) before = update->update(group);
+  HostWeights::Use host = host_.use(group);
+  std::vector<Op>& ops = before.ops;
+  int after = std::max(before.after, host.after);
+  if (host.read) ops.push_back(std::move(*host.read));
+  if (chosen != nullptr) {
+    Op op{.kind = OpKind::load_weights, .stream = StreamId::h2d, .layer = layer};
+    op.bytes = {context_.groups[group].elements * context_.type_bytes};
+    op.elements = context_.groups[group].elements;
+    op.operands = {{OperandRole::input, host.buffer, Access::read},
+                   {OperandRole::output, chosen->buffer, Access::write}};
+    ops.push_back(std::move(op));
+    after = std::max(after, chosen->last_use);
+    chosen->layer = layer;
+  }
+  for (Op& op : ops) {
+    if (after < 0)
+      builder_.before(0, std::move(op));
+    else
+      builder_.after(after, std::move(op));
+  }
+  host_.used(group, after);
+  return chosen == nullptr ? host.buffer : chosen->buffer;
 }
 
 void WeightSlots::used(std::int32_t layer, int compute) {
+  if (slots_.empty()) host_.used(static_cast<std::size_t>(layer) + 1, compute);
   for (Slot& slot : slots_)
     if (slot.layer == layer) slot.last_use = compute;
 }

@@ -19,12 +19,12 @@ struct StateBuffers {
   std::vector<BufferId> weights, states, gradient,
       norm;  // by group; -1 where there is none, or it is on disk
   BufferId clip = -1;
-  // On disk: the pieces of each group's state, and each group's gradient (-1: on the host).
+  // On disk: the pieces of each group's state, and each group's gradient and weights (-1: on the host).
   std::vector<std::vector<BufferId>> disk_states = {};
-  std::vector<BufferId> disk_gradient = {};
-  // On the host, in rotation: pieces of states, the parts of gradients that they need, and whole gradients on
-  // their way to the disk.
-  std::vector<BufferId> state_stage = {}, gradient_stage = {}, gradient_slot = {};
+  std::vector<BufferId> disk_gradient = {}, disk_weights = {};
+  // On the host, in rotation: pieces of states, the parts of gradients that they need, whole gradients on
+  // their way to the disk, and weights of layers.
+  std::vector<BufferId> state_stage = {}, gradient_stage = {}, gradient_slot = {}, weight_slot = {};
 };
 StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context);
 
@@ -35,17 +35,51 @@ inline GroupPlan home_of(const LoweringContext& context, std::size_t group) {
 // Part of add_state_buffers: what is on disk, and the host buffers that it passes through.
 void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, StateBuffers& state);
 
+// The layers' weights as the host has them: in place, or those that live on disk in slots that rotate. Ops
+// must be placed in the list in the order in which they asked for weights, and behind the compute op `after`
+// (-1: anywhere), when the slot is free.
+class HostWeights {
+ public:
+  HostWeights(const LoweringContext& context, const StateBuffers& state);
+  struct Use {
+    BufferId buffer = -1;
+    std::optional<Op> read = std::nullopt;  // brings the weights into the slot, where they are not there yet
+    int after = -1;
+  };
+  // A group's weights for the ops that come next.
+  [[nodiscard]] Use use(std::size_t group);
+  // The compute op `compute`, or an op that is placed behind it, was the latest to use them.
+  void used(std::size_t group, int compute);
+
+ private:
+  struct Slot {
+    BufferId buffer;
+    std::size_t group;  // that it holds; none: npos
+    int after = -1;
+    std::int64_t turn = -1;  // of the latest use
+  };
+  const LoweringContext& context_;
+  const StateBuffers& state_;
+  std::vector<Slot> slots_ = {};
+  std::int64_t turns_ = 0;
+};
+
 // Updates of groups as ops: one for a group, or for a state on disk ReadStates, UpdateGroup and WriteStates
-// of every piece.
+// of every piece, between reading and writing the weights where they are on disk too.
 class UpdateLowering {
  public:
-  UpdateLowering(const LoweringContext& context, const StateBuffers& state)
-      : context_(context), state_(state) {}
-  [[nodiscard]] std::vector<Op> update(std::size_t group);
+  UpdateLowering(const LoweringContext& context, const StateBuffers& state, HostWeights& weights)
+      : context_(context), state_(state), weights_(weights) {}
+  struct Update {
+    std::vector<Op> ops = {};
+    int after = -1;  // see HostWeights
+  };
+  [[nodiscard]] Update update(std::size_t group);
 
  private:
   const LoweringContext& context_;
   const StateBuffers& state_;
+  HostWeights& weights_;
   std::size_t pieces_ = 0, parts_ = 0;  // so far: where the rotations are
 };
 
@@ -76,14 +110,14 @@ DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& c
 // Puts the index arrays on the device at the beginning of a step (tiered machines).
 void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::int64_t batch_rows);
 
-// The weights of layers as compute ops see them: in place on unified machines, else in rotating device
-// buffers. A layer that a buffer still holds is not loaded again.
+// The weights of layers as compute ops see them: as the host has them on unified machines, else in rotating
+// device buffers. A layer that a buffer still holds is not loaded again.
 class WeightSlots {
  public:
-  WeightSlots(ProgramBuilder& builder, const LoweringContext& context, const StateBuffers& state,
-              std::int64_t slots);
+  WeightSlots(ProgramBuilder& builder, const LoweringContext& context, HostWeights& host, std::int64_t slots);
   // The buffer that holds layer `layer` for the next compute op; places the load where it is needed.
-  BufferId use(std::int32_t layer);
+  // `update`: the layer is updated first.
+  BufferId use(std::int32_t layer, UpdateLowering* update = nullptr);
   // The compute op `compute` was the latest to use it.
   void used(std::int32_t layer, int compute);
 
@@ -95,7 +129,7 @@ class WeightSlots {
   };
   ProgramBuilder& builder_;
   const LoweringContext& context_;
-  const StateBuffers& state_;
+  HostWeights& host_;
   std::vector<Slot> slots_;
 };
 

@@ -43,11 +43,12 @@ Program lower_update_only(const LoweringContext& context) {
   const BatchGeometry none{.slots = 1, .slot_tokens = 1, .micro_batch = 1};
   ProgramBuilder builder(ProgramKind::update_only, context.tiers, none, context.type_bytes);
   const StateBuffers state = add_state_buffers(builder, context);
-  UpdateLowering updates(context, state);
+  HostWeights weights(context, state);
+  UpdateLowering updates(context, state, weights);
   // A run without optimizer states has nothing to update; its parameters still get their offsets.
   if (!context.state_bytes.empty())
     for (std::size_t g = 0; g < context.groups.size(); ++g)
-      for (Op& op : updates.update(g)) builder.before(0, std::move(op));
+      for (Op& op : updates.update(g).ops) builder.before(0, std::move(op));
   return builder.finish();
 }
 
@@ -58,7 +59,8 @@ Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batc
   const std::int64_t batch_rows = batch.slots * batch.slot_tokens;
   const DeviceCommon common =
       add_device_common(builder, context, batch_rows, std::max(workspace.forward, workspace.head));
-  WeightSlots weights(builder, context, state, weight_slots);
+  HostWeights host_weights(context, state);
+  WeightSlots weights(builder, context, host_weights, weight_slots);
   add_load_batch(builder, common, batch_rows);
   const auto micro_batches = static_cast<std::int32_t>(batch.micro_batches());
   std::vector<BufferId> boundary;
@@ -107,7 +109,8 @@ GenerationPrograms lower_generation(const LoweringContext& context, const Genera
     const StateBuffers state = add_state_buffers(builder, context);
     const DeviceCommon common = add_device_common(
         builder, context, batch_rows, std::max({workspace.forward, workspace.decode, workspace.head}));
-    WeightSlots weights(builder, context, state, weight_slots);
+    HostWeights host_weights(context, state);
+    WeightSlots weights(builder, context, host_weights, weight_slots);
     std::vector<BufferId> caches;
     for (std::int64_t l = 0; l < architecture.layers; ++l)
       caches.push_back(builder.persistent(

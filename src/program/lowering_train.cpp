@@ -19,7 +19,8 @@ class TrainLowering {
         layers_(static_cast<std::int32_t>(context.architecture.layers)),
         micro_batches_(static_cast<std::int32_t>(plan.batch.micro_batches())),
         state_(add_state_buffers(builder_, context)),
-        updates_(context_, state_),
+        host_weights_(context_, state_),
+        updates_(context_, state_, host_weights_),
         common_(add_device_common(builder_, context, plan.batch.slots * plan.batch.slot_tokens, Bytes{0})),
         forward_workspace_(builder_.transient("dev.workspace.forward", Tier::device, workspace.forward)),
         head_workspace_(builder_.transient("dev.workspace.head", Tier::device, workspace.head)),
@@ -28,7 +29,7 @@ class TrainLowering {
                                std::max({workspace.forward, workspace.recompute, workspace.backward}))),
         gradient_rows_(builder_.transient(builder_.unified() ? "dev.rows" : "host.rows", builder_.host_tier(),
                                           gradient_rows_bytes(context, plan.batch))),
-        weights_(builder_, context, state_, plan.weight_slots) {
+        weights_(builder_, context, host_weights_, plan.weight_slots) {
     std::int64_t largest = 0;
     for (const ParameterGroup& group : context_.groups)
       if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
@@ -51,7 +52,8 @@ class TrainLowering {
     if (plan_.optimizer_overlap) update_at_start(embedding);
     for (std::int32_t m = 0; m < micro_batches_; ++m) gather(m);
     if (plan_.optimizer_overlap)
-      for (std::size_t g = 1; g <= head; ++g) update_at_start(g);
+      for (std::size_t g = 1; g <= head; ++g)
+        if (!home_of(context_, g).weights_on_disk) update_at_start(g);
     if (!context_.architecture.tied_head) {
       Op zero{.kind = OpKind::zero_embedding_gradient,
               .stream = StreamId::host,
@@ -72,7 +74,7 @@ class TrainLowering {
     embedding_gradient();
     if (!plan_.optimizer_overlap)
       for (std::size_t g = 0; g <= head; ++g)
-        for (Op& op : updates_.update(g)) at_end(std::move(op));
+        for (Op& op : updates_.update(g).ops) at_end(std::move(op));
     return builder_.finish(depth);
   }
 
@@ -88,7 +90,7 @@ class TrainLowering {
   }
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
   void update_at_start(std::size_t group) {
-    for (Op& op : updates_.update(group)) builder_.before(0, std::move(op));
+    for (Op& op : updates_.update(group).ops) builder_.before(0, std::move(op));
   }
   void at_end(Op op) { builder_.after(builder_.next_compute() - 1, std::move(op)); }
   // Where a fetch for the compute op that comes next goes: `fetch_lead` ops ahead, but behind the op after
@@ -144,7 +146,9 @@ class TrainLowering {
 
   // Forward of layer l over all micro-batches; `again` = the no-grad sweep over a block in the backward.
   void forward(std::int32_t l, bool again) {
-    const BufferId weights = weights_.use(l);
+    // Weights on disk come to the host for their update and go on to the device.
+    const bool update = !again && plan_.optimizer_overlap && home_of(context_, at(l) + 1).weights_on_disk;
+    const BufferId weights = weights_.use(l, update ? &updates_ : nullptr);
     const bool stashing = !again && plan_.layers[at(l)].stash != StashLevel::none;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       const BufferId input = boundary(l, m);
@@ -388,6 +392,7 @@ class TrainLowering {
   ProgramBuilder builder_;
   std::int32_t layers_, micro_batches_;
   StateBuffers state_;
+  HostWeights host_weights_;
   UpdateLowering updates_;
   DeviceCommon common_;
   BufferId forward_workspace_, head_workspace_, backward_workspace_;  // scratch of each phase

@@ -15,6 +15,9 @@ constexpr std::size_t kStateStages = 3;
 constexpr std::size_t kGradientStages = 2;
 // Gradients on their way to the disk: one arrives, one is written.
 constexpr std::size_t kGradientSlots = 2;
+// Weights of layers that live on disk: one is used, one is read.
+constexpr std::size_t kWeightSlots = 2;
+constexpr std::size_t kNoGroup = static_cast<std::size_t>(-1);
 
 // The bytes on disk that hold a piece's elements of a gradient.
 struct DiskRange {
@@ -25,17 +28,30 @@ DiskRange gradient_range(const LoweringContext& context, const StatePieceSize& p
   return {{from}, align_up({piece.end * context.type_bytes - from}, kDiskAlignment)};
 }
 
-Bytes gradient_on_disk(const LoweringContext& context, std::size_t group) {
+// Of a group's weights or gradient.
+Bytes bytes_on_disk(const LoweringContext& context, std::size_t group) {
   return align_up({context.groups[group].elements * context.type_bytes}, kDiskAlignment);
 }
 
 }  // namespace
 
+Bytes bytes_on_disk(const LoweringContext& context) {
+  Bytes sum;
+  for (std::size_t g = 0; g < context.groups.size(); ++g) {
+    const GroupPlan home = home_of(context, g);
+    if (home.states_on_disk) sum += context.state_bytes[g];
+    if (home.gradient_on_disk) sum += bytes_on_disk(context, g);
+    if (home.weights_on_disk) sum += bytes_on_disk(context, g);
+  }
+  return sum;
+}
+
 void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, StateBuffers& state) {
   const std::size_t groups = context.groups.size();
   state.disk_states.resize(groups);
   state.disk_gradient.assign(groups, -1);
-  Bytes piece_bytes, part_bytes, gradient_bytes;  // the largest of each
+  state.disk_weights.assign(groups, -1);
+  Bytes piece_bytes, part_bytes, gradient_bytes, weight_bytes;  // the largest of each
   for (std::size_t g = 0; g < groups; ++g) {
     const GroupPlan home = home_of(context, g);
     if (!home.states_on_disk) continue;
@@ -49,8 +65,12 @@ void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, S
     }
     if (!home.gradient_on_disk) continue;
     state.disk_gradient[g] = builder.persistent(name_of("disk.grad", index), Tier::disk,
-                                                gradient_on_disk(context, g), true, kDiskAlignment);
-    gradient_bytes = std::max(gradient_bytes, gradient_on_disk(context, g));
+                                                bytes_on_disk(context, g), true, kDiskAlignment);
+    gradient_bytes = std::max(gradient_bytes, bytes_on_disk(context, g));
+    if (!home.weights_on_disk) continue;
+    state.disk_weights[g] = builder.persistent(name_of("disk.w", index), Tier::disk,
+                                               bytes_on_disk(context, g), true, kDiskAlignment);
+    weight_bytes = std::max(weight_bytes, bytes_on_disk(context, g));
   }
   const auto rotation = [&](const char* name, std::size_t count, Bytes bytes) {
     std::vector<BufferId> buffers;
@@ -62,25 +82,60 @@ void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, S
   state.state_stage = rotation("host.stage", kStateStages, piece_bytes);
   state.gradient_stage = rotation("host.stage_grad", kGradientStages, part_bytes);
   state.gradient_slot = rotation("host.slot_grad", kGradientSlots, gradient_bytes);
+  state.weight_slot = rotation("host.weights", kWeightSlots, weight_bytes);
 }
 
-std::vector<Op> UpdateLowering::update(std::size_t group) {
+HostWeights::HostWeights(const LoweringContext& context, const StateBuffers& state)
+    : context_(context), state_(state) {
+  for (const BufferId buffer : state.weight_slot) slots_.push_back({.buffer = buffer, .group = kNoGroup});
+}
+
+HostWeights::Use HostWeights::use(std::size_t group) {
+  if (!home_of(context_, group).weights_on_disk) return {.buffer = state_.weights[group]};
+  Slot* chosen = &slots_.front();
+  for (Slot& slot : slots_) {
+    if (slot.group == group) {
+      slot.turn = turns_++;
+      return {.buffer = slot.buffer, .after = slot.after};
+    }
+    if (slot.turn < chosen->turn) chosen = &slot;
+  }
+  Op read{
+      .kind = OpKind::read_weights, .stream = StreamId::disk_read, .layer = static_cast<std::int32_t>(group)};
+  read.bytes = bytes_on_disk(context_, group);
+  read.operands = {{OperandRole::input, state_.disk_weights[group], Access::read},
+                   {OperandRole::output, chosen->buffer, Access::write}};
+  chosen->group = group;
+  chosen->turn = turns_++;
+  return {.buffer = chosen->buffer, .read = std::move(read), .after = chosen->after};
+}
+
+void HostWeights::used(std::size_t group, int compute) {
+  for (Slot& slot : slots_)
+    if (slot.group == group) slot.after = std::max(slot.after, compute);
+}
+
+UpdateLowering::Update UpdateLowering::update(std::size_t group) {
   const auto layer = static_cast<std::int32_t>(group);
+  HostWeights::Use weights = weights_.use(group);
   Op whole{.kind = OpKind::update_group, .stream = StreamId::host, .layer = layer};
   whole.elements = context_.groups[group].elements;
   if (!context_.eight_bit_elements.empty()) whole.eight_bit_elements = context_.eight_bit_elements[group];
   const GroupPlan home = home_of(context_, group);
   const auto operands = [&](BufferId gradient, BufferId states) -> std::vector<Operand> {
     return {{OperandRole::group_gradient, gradient, Access::read},
-            {OperandRole::weights, state_.weights[group], Access::read_write},
+            {OperandRole::weights, weights.buffer, Access::read_write},
             {OperandRole::states, states, Access::read_write},
             {OperandRole::clip, state_.clip, Access::read}};
   };
+  Update update_of_group{.after = weights.after};
+  std::vector<Op>& ops = update_of_group.ops;
   if (!home.states_on_disk) {
     whole.operands = operands(state_.gradient[group], state_.states[group]);
-    return {std::move(whole)};
+    ops.push_back(std::move(whole));
+    return update_of_group;
   }
-  std::vector<Op> ops;
+  if (weights.read) ops.push_back(std::move(*weights.read));
   for (std::size_t p = 0; p < context_.state_pieces[group].size(); ++p) {
     const StatePieceSize& piece = context_.state_pieces[group][p];
     const BufferId on_disk = state_.disk_states[group][p];
@@ -109,7 +164,14 @@ std::vector<Op> UpdateLowering::update(std::size_t group) {
     ops.push_back(std::move(update));
     transfer(OpKind::write_states, StreamId::disk_write, {}, piece.bytes, stage, on_disk);
   }
-  return ops;
+  if (home.weights_on_disk) {
+    Op write{.kind = OpKind::write_weights, .stream = StreamId::disk_write, .layer = layer};
+    write.bytes = bytes_on_disk(context_, group);
+    write.operands = {{OperandRole::input, weights.buffer, Access::read},
+                      {OperandRole::output, state_.disk_weights[group], Access::write}};
+    ops.push_back(std::move(write));
+  }
+  return update_of_group;
 }
 
 GradientHome gradient_home(const LoweringContext& context, const StateBuffers& state, std::size_t group) {
@@ -118,7 +180,7 @@ GradientHome gradient_home(const LoweringContext& context, const StateBuffers& s
   Op write{.kind = OpKind::write_gradient,
            .stream = StreamId::disk_write,
            .layer = static_cast<std::int32_t>(group) - 1};
-  write.bytes = gradient_on_disk(context, group);
+  write.bytes = bytes_on_disk(context, group);
   write.operands = {{OperandRole::input, slot, Access::read},
                     {OperandRole::output, state.disk_gradient[group], Access::write}};
   return {.buffer = slot, .write = std::move(write)};

@@ -46,6 +46,8 @@ const char* to_string(OpKind kind) {
                                      "UpdateGroup",
                                      "ReadStates",
                                      "WriteStates",
+                                     "ReadWeights",
+                                     "WriteWeights",
                                      "ReadGradient",
                                      "WriteGradient",
                                      "DecodeLayer"};
@@ -152,6 +154,8 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"host.states", "optimizer states"},
                                                             {"host.stage", "pieces of optimizer states"},
                                                             {"host.slot", "gradients"},
+                                                            {"host.weights", "weights"},
+                                                            {"disk.w", "weights"},
                                                             {"disk.states", "optimizer states"},
                                                             {"disk.grad", "gradients"},
                                                             {"host.grad", "gradients"},

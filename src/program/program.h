@@ -52,6 +52,8 @@ enum class OpKind : std::uint8_t {
   update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it
   read_states,                 // disk_read: one piece of a group's optimizer state
   write_states,                // disk_write: the same piece, updated
+  read_weights,                // disk_read: a layer's weights, for a load, a layer call or an update
+  write_weights,               // disk_write: the same, updated
   read_gradient,               // disk_read: the part of a group's gradient that a piece needs
   write_gradient,              // disk_write: a layer's gradient after it left the device
   decode_layer                 // one token per sequence through layer l, against the key-value cache

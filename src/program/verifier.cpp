@@ -147,6 +147,8 @@ class Verifier {
         break;
       case OpKind::read_states:
       case OpKind::write_states:
+      case OpKind::read_weights:
+      case OpKind::write_weights:
       case OpKind::write_gradient:
       case OpKind::read_gradient:
         needs(OperandRole::input, it.from + it.bytes);
@@ -343,7 +345,25 @@ class Verifier {
           report(Violation::Kind::stale_read,
                  fmt::format("{} finds another piece in {}", name(i), id < 0 ? "?" : program_.at(id).name));
       };
+      // Layer l's weights are those of group l + 1.
+      const auto expect_layer = [&](OperandRole role) {
+        const BufferId id = it.buffer(role);
+        const auto found = held.find(id);
+        if (found == held.end() || found->second.layer != it.layer + 1)
+          report(Violation::Kind::stale_read,
+                 fmt::format("{} finds another layer in {}", name(i), program_.at(id).name));
+      };
+      const auto passes =
+          [&](OperandRole role) {  // through a buffer that holds something else at other times
+            const BufferId id = it.buffer(role);
+            return id >= 0 && !program_.at(id).initialised;
+          };
+      // Whatever else writes there ends what was known of it; an update changes the values of the same piece.
+      if (it.kind != OpKind::update_group)
+        for (const Operand& operand : it.operands)
+          if (operand.access != Access::read) held.erase(operand.buffer);
       switch (it.kind) {
+        case OpKind::read_weights:
         case OpKind::read_states:
         case OpKind::read_gradient:
           held[it.buffer(OperandRole::output)] = {it.layer, it.piece, it.buffer(OperandRole::input)};
@@ -354,10 +374,10 @@ class Verifier {
         case OpKind::update_group:
           if (it.piece < 0) break;
           expect(OperandRole::states, it.piece);
-          if (const BufferId part = it.buffer(OperandRole::group_gradient);
-              part >= 0 && !program_.at(part).initialised)
-            expect(OperandRole::group_gradient, it.piece);
+          if (passes(OperandRole::weights)) expect(OperandRole::weights, -1);
+          if (passes(OperandRole::group_gradient)) expect(OperandRole::group_gradient, it.piece);
           break;
+        case OpKind::write_weights:
         case OpKind::write_states:
           expect(OperandRole::input, it.piece);
           if (held[it.buffer(OperandRole::input)].from != it.buffer(OperandRole::output))
@@ -365,6 +385,16 @@ class Verifier {
           break;
         case OpKind::write_gradient:
           expect(OperandRole::input, -1);
+          break;
+        case OpKind::load_weights:
+          if (passes(OperandRole::input)) expect_layer(OperandRole::input);
+          held[it.buffer(OperandRole::output)] = {it.layer + 1, -1, -1};
+          break;
+        case OpKind::forward:
+        case OpKind::recompute:
+        case OpKind::backward:
+        case OpKind::decode_layer:
+          if (passes(OperandRole::weights)) expect_layer(OperandRole::weights);
           break;
         default:
           break;

@@ -174,6 +174,8 @@ struct Issue {
       case OpKind::read_states:
       case OpKind::read_gradient:
       case OpKind::write_states:
+      case OpKind::read_weights:
+      case OpKind::write_weights:
       case OpKind::write_gradient:
         disk();
         return;
@@ -369,13 +371,15 @@ struct Issue {
     if (op.stream == StreamId::disk_read) {
       const Bytes offset = program.at(input).offset + op.from;
       const std::span out{at(OperandRole::output), bytes};
-      self.device_.call(stream, [=] { executor->read_disk(offset, out, *run); });
+      // Where nothing is updated, only the layers' weights are wanted.
+      if (op.kind != OpKind::read_weights && !running.update.has_value()) return;
+      self.device_.call(stream, [=] { executor->read_disk(offset, out); });
       return;
     }
     const Bytes offset = program.at(output).offset;
     const std::span<const std::byte> from{at(OperandRole::input), bytes};
-    const bool states = op.kind == OpKind::write_states;
-    self.device_.call(stream, [=] { executor->write_disk(offset, from, *run, states); });
+    const bool update = op.kind != OpKind::write_gradient;
+    self.device_.call(stream, [=] { executor->write_disk(offset, from, *run, update); });
   }
 
   void collect() const {
@@ -457,6 +461,7 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
   open_states(states);
+  open_weights(states);
 }
 
 // A state on disk is zero until it is written: the scratch file is a hole.
@@ -482,6 +487,21 @@ void Executor::open_states(const Program& states) {
       homes[static_cast<std::size_t>(op.layer)].push_back(
           {.memory = {}, .offset = states.at(op.buffer(OperandRole::input)).offset, .bytes = op.bytes});
   states_ = StateWindow(std::move(homes), disk_.get(), stage);
+}
+
+void Executor::open_weights(const Program& states) {
+  std::vector<std::vector<StateWindow::Home>> homes;
+  for (const GroupMemory& group : groups_)
+    homes.push_back({{.memory = group.weights, .offset = {}, .bytes = Bytes{std::ssize(group.weights)}}});
+  std::span<std::byte> slot;
+  for (const Op& op : states.ops) {
+    if (op.kind != OpKind::read_weights) continue;
+    const BufferId buffer = op.buffer(OperandRole::output);
+    slot = {address(states, buffer), static_cast<std::size_t>(states.at(buffer).size.value)};
+    homes[static_cast<std::size_t>(op.layer)] = {
+        {.memory = {}, .offset = states.at(op.buffer(OperandRole::input)).offset, .bytes = op.bytes}};
+  }
+  weights_ = StateWindow(std::move(homes), disk_.get(), slot);
 }
 
 GroupMemory Executor::group(std::size_t index) const {
@@ -528,7 +548,7 @@ const Executor::Prepared& Executor::prepare(const Program& program) {
 
 StepOutcome Executor::run(const Program& program, Running& running) {
   const Prepared& prepared = prepare(program);
-  states_.release();  // its buffer is the step's now
+  for (StateWindow* window : {&states_, &weights_}) window->release();  // their buffers are the step's now
   const auto begin = Clock::now();
   if (running.timings) running.outcome.timings.assign(program.ops.size(), {});
   const auto since = [begin] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -616,15 +636,14 @@ void paced(Clock::time_point& free, double rate, std::size_t bytes, const Transf
 
 }  // namespace
 
-void Executor::read_disk(Bytes offset, std::span<std::byte> out, const Running& running) {
-  if (!running.update.has_value()) return;
+void Executor::read_disk(Bytes offset, std::span<std::byte> out) {
   paced(disk_read_free_, options_.disk_read, out.size(), [&] { disk_->read(offset, out); });
 }
 
 void Executor::write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running,
-                          bool states) {
-  // States that no update has changed are on the disk already.
-  if (states && (!running.update.has_value() || !step_finite_)) return;
+                          bool update) {
+  // What no update has changed is on the disk already.
+  if (update && (!running.update.has_value() || !step_finite_)) return;
   paced(disk_write_free_, options_.disk_write, bytes.size(), [&] { disk_->write(offset, bytes); });
 }
 

@@ -62,6 +62,8 @@ class Executor {
   [[nodiscard]] GroupMemory group(std::size_t index) const;
   // The pieces of a group's state, between steps.
   [[nodiscard]] StateWindow& states() { return states_; }
+  // The weights of a group, one piece each, likewise.
+  [[nodiscard]] StateWindow& weights() { return weights_; }
   [[nodiscard]] const GroupStateLayout& piece_layout(std::size_t group, std::size_t piece) const {
     return piece_layouts_.at(group).at(piece);
   }
@@ -95,9 +97,10 @@ class Executor {
   const Prepared& prepare(const Program& program);
   void reduce_norm(const Program& program, const Op& op, Running& running);
   void update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running);
-  void read_disk(Bytes offset, std::span<std::byte> out, const Running& running);
-  void write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running, bool states);
+  void read_disk(Bytes offset, std::span<std::byte> out);
+  void write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running, bool update);
   void open_states(const Program& states);
+  void open_weights(const Program& states);
   [[nodiscard]] std::byte* host_batch(const Program& program) const;
   [[nodiscard]] std::byte* address(const Program& program, BufferId buffer) const;
 
@@ -114,7 +117,7 @@ class Executor {
   std::unique_ptr<Prepared> prepared_;
   std::vector<GroupMemory> groups_;
   std::unique_ptr<ScratchFile> disk_;
-  StateWindow states_;
+  StateWindow states_, weights_;
   std::chrono::steady_clock::time_point disk_read_free_{}, disk_write_free_{};  // paced: end of the last
   std::optional<AdamWStep> pending_;
   double clip_factor_ = 1;

@@ -132,7 +132,10 @@ std::vector<GroupStateLayout> state_layouts(std::span<const ParameterGroup> grou
       tensors.push_back(
           {.range = {.begin = tensor.offset, .end = tensor.offset + tensor.elements, .decay = tensor.decay},
            .precision = precisions[next++]});
-    layouts.push_back(group_state_layout(tensors, weights, options.piece_elements));
+    // Very large groups have larger pieces instead of ever more of them.
+    constexpr std::int64_t kMostPieces = 256;
+    const std::int64_t least = (group.elements / kMostPieces / kStateBlock + 1) * kStateBlock;
+    layouts.push_back(group_state_layout(tensors, weights, std::max(options.piece_elements, least)));
   }
   return layouts;
 }

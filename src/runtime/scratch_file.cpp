@@ -260,9 +260,9 @@ std::string ScratchFile::method() const {
 
 void ScratchFile::check_range(Bytes offset, const std::byte* data, std::size_t size) const {
   const auto bytes = static_cast<std::int64_t>(size);
-  check(aligned(offset.value) && aligned(bytes) &&
-            reinterpret_cast<std::uintptr_t>(data) % kDiskAlignment == 0,
-        "transfers of a scratch file are aligned");
+  check(
+      aligned(offset.value) && aligned(bytes) && reinterpret_cast<std::uintptr_t>(data) % kDiskAlignment == 0,
+      "transfers of a scratch file are aligned");
   check(offset.value >= 0 && bytes <= size_.value && offset.value <= size_.value - bytes,
         "transfers of a scratch file stay inside it");
 }

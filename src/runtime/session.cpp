@@ -84,18 +84,18 @@ void Session::load(const ModelFolder& folder) {
 void Session::set_group(std::size_t group, std::span<const float> values) {
   check(values.size() == static_cast<std::size_t>(context_.groups[group].elements), "a group is set whole");
   const auto clear = [](std::span<std::byte> bytes) { std::fill(bytes.begin(), bytes.end(), std::byte{0}); };
-  clear(weights(group));
+  clear(weights(group, true));
   if (options_.training)
     for (std::size_t p = 0; p < states().pieces(group); ++p) clear(states().piece(group, p, true));
   set_values(group, 0, values);
 }
 
 void Session::set_values(std::size_t group, std::int64_t first, std::span<const float> values) {
-  const GroupMemory memory = executor_->group(group);
+  const std::span<std::byte> weights = this->weights(group, true);
   if (options_.training) {
     each_piece(group, first, std::ssize(values), [&](std::size_t p, std::int64_t begin, std::int64_t end) {
       write_masters(
-          executor_->piece_layout(group, p), memory.weights, states().piece(group, p, true), begin,
+          executor_->piece_layout(group, p), weights, states().piece(group, p, true), begin,
           values.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(end - begin)));
     });
     return;
@@ -105,30 +105,29 @@ void Session::set_values(std::size_t group, std::int64_t first, std::span<const 
     for (std::int64_t i = std::max(first, tensor.offset); i < end; ++i) {
       const float value = values[static_cast<std::size_t>(i - first)];
       if (options_.type == DataType::f32)
-        reinterpret_cast<float*>(memory.weights.data())[i] = value;
+        reinterpret_cast<float*>(weights.data())[i] = value;
       else
-        reinterpret_cast<bfloat16*>(memory.weights.data())[i] =
+        reinterpret_cast<bfloat16*>(weights.data())[i] =
             master_to_bfloat16(value, static_cast<std::uint64_t>(i - tensor.offset));
     }
   }
 }
 
 void Session::read_masters(std::size_t group, std::int64_t first, std::span<float> out) const {
-  const GroupMemory memory = executor_->group(group);
+  const std::span<const std::byte> weights = this->weights(group, false);
   if (options_.training) {
     std::fill(out.begin(), out.end(), 0.0F);
     each_piece(group, first, std::ssize(out), [&](std::size_t p, std::int64_t begin, std::int64_t end) {
       lazytrain::read_masters(
-          executor_->piece_layout(group, p), memory.weights, executor_->states().piece(group, p, false),
-          begin, out.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(end - begin)));
+          executor_->piece_layout(group, p), weights, executor_->states().piece(group, p, false), begin,
+          out.subspan(static_cast<std::size_t>(begin - first), static_cast<std::size_t>(end - begin)));
     });
     return;
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t at = static_cast<std::size_t>(first) + i;
-    out[i] = options_.type == DataType::f32
-                 ? reinterpret_cast<const float*>(memory.weights.data())[at]
-                 : to_float(reinterpret_cast<const bfloat16*>(memory.weights.data())[at]);
+    out[i] = options_.type == DataType::f32 ? reinterpret_cast<const float*>(weights.data())[at]
+                                            : to_float(reinterpret_cast<const bfloat16*>(weights.data())[at]);
   }
 }
 
@@ -143,8 +142,10 @@ void Session::read_gradient(std::size_t group, std::span<float> out) const {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_float(gradient[i]);
 }
 
-std::span<std::byte> Session::weights(std::size_t group) {
-  return executor_->group(group).weights;
+std::span<std::byte> Session::weights(std::size_t group, bool change) const {
+  return executor_->weights()
+      .piece(group, 0, change)
+      .first(static_cast<std::size_t>(weight_bytes(group).value));
 }
 
 // Calls f(piece, begin, end) for the pieces that hold some of the elements first..first + count.

@@ -65,7 +65,11 @@ class Session {
   // Everything that a resumed run needs of a group, as raw bytes: weights, and the pieces of its state one
   // after the other. In bf16 runs a master is a weight and its residual in the state (core/bfloat16.h:
   // join_master).
-  [[nodiscard]] std::span<std::byte> weights(std::size_t group);
+  // `change`: what is written into them is kept; until the next call.
+  [[nodiscard]] std::span<std::byte> weights(std::size_t group, bool change) const;
+  [[nodiscard]] Bytes weight_bytes(std::size_t group) const {
+    return {context_.groups[group].elements * context_.type_bytes};
+  }
   [[nodiscard]] StateWindow& states() { return executor_->states(); }
   // By group; empty without training.
   [[nodiscard]] const std::vector<GroupStateLayout>& state_layouts() const { return state_layouts_; }

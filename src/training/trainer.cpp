@@ -263,7 +263,7 @@ class Trainer {
     } else {
       for (std::size_t g = 0; g < session_.context().groups.size(); ++g) {
         writer.begin(weights_file(g));
-        write_in_parts(writer, session_.weights(g));
+        write_in_parts(writer, session_.weights(g, false));
         writer.begin(states_file(g));
         for (std::size_t p = 0; p < session_.states().pieces(g); ++p)
           write_in_parts(writer, session_.states().piece(g, p, false));
@@ -328,7 +328,7 @@ class Trainer {
     };
     StateWindow& states = session_.states();
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      const std::span<std::byte> weights = session_.weights(g);
+      const std::span<std::byte> weights = session_.weights(g, true);
       std::ranges::copy(open(weights_file(g), weights.size()).bytes(), weights.begin());
       const MappedFile file = open(states_file(g), static_cast<std::size_t>(layouts[g].bytes.value));
       for (std::size_t p = 0; p < states.pieces(g); ++p) {
@@ -350,7 +350,7 @@ class Trainer {
   void check_space() {
     Bytes checkpoint;
     for (std::size_t g = 0; g < session_.context().groups.size(); ++g)
-      checkpoint += Bytes{std::ssize(session_.weights(g))} + session_.state_layouts()[g].bytes;
+      checkpoint += session_.weight_bytes(g) + session_.state_layouts()[g].bytes;
     const Bytes model = run_.model.check_export(config_.output_dir);
     // Without save_steps one checkpoint still: a signal, or an export that fails, saves one.
     const std::int64_t saves =

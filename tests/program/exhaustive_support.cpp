@@ -67,8 +67,7 @@ std::vector<std::string> exhaustive_check(const Program& program) {
   }
 
   const auto on_disk = [](const Op& op) {
-    return op.kind == OpKind::read_states || op.kind == OpKind::write_states ||
-           op.kind == OpKind::read_gradient || op.kind == OpKind::write_gradient;
+    return op.kind >= OpKind::read_states && op.kind <= OpKind::write_gradient;
   };
   for (const Op& op : program.ops)
     for (const Operand& operand : op.operands)
@@ -126,17 +125,48 @@ std::vector<std::string> exhaustive_check(const Program& program) {
   }
   if (!wrong.empty()) return wrong;
 
-  // Pieces: the last op that wrote an operand says what it holds.
+  // The last op that filled an operand says what it holds: a piece of a group, or the weights of one.
+  const auto label = [](const Op& op) -> std::pair<int, int> {
+    switch (op.kind) {
+      case OpKind::load_weights:
+      case OpKind::forward:
+      case OpKind::recompute:
+      case OpKind::backward:
+      case OpKind::decode_layer:
+        return {op.layer + 1, -1};  // of the group
+      default:
+        return {op.layer, op.piece};
+    }
+  };
   for (std::size_t i = 0; i < n; ++i) {
     const Op& op = program.ops[i];
-    if (op.kind != OpKind::write_states && op.kind != OpKind::write_gradient &&
-        (op.kind != OpKind::update_group || op.piece < 0))
-      continue;
     for (const Operand& operand : op.operands) {
-      const bool passes_through =
-          operand.role == OperandRole::states || operand.role == OperandRole::input ||
-          (operand.role == OperandRole::group_gradient && !program.at(operand.buffer).initialised);
-      if (!passes_through) continue;
+      const OperandRole role = operand.role;
+      bool checked = false, of_piece = false, always = false;
+      switch (op.kind) {
+        case OpKind::write_states:
+        case OpKind::write_weights:
+        case OpKind::write_gradient:
+          checked = of_piece = always = role == OperandRole::input;
+          break;
+        case OpKind::update_group:
+          of_piece = role == OperandRole::states || role == OperandRole::group_gradient;
+          checked = op.piece >= 0 && (of_piece || role == OperandRole::weights);
+          always = role == OperandRole::states;
+          break;
+        case OpKind::load_weights:
+          checked = role == OperandRole::input;
+          break;
+        case OpKind::forward:
+        case OpKind::recompute:
+        case OpKind::backward:
+          checked = role == OperandRole::weights;
+          break;
+        default:
+          break;
+      }
+      // What is never anything else needs no reader's care.
+      if (!checked || (!always && program.at(operand.buffer).initialised)) continue;
       const Op* source = nullptr;
       std::size_t at = 0;
       for (const Access_& write : accesses) {
@@ -145,10 +175,13 @@ std::vector<std::string> exhaustive_check(const Program& program) {
         if (writer.kind != OpKind::update_group && (source == nullptr || before[at][write.op]))
           source = &writer, at = write.op;
       }
-      if (source == nullptr || source->layer != op.layer || source->piece != op.piece ||
-          (op.kind == OpKind::write_states &&
-           source->buffer(OperandRole::input) != op.buffer(OperandRole::output)))
-        wrong.push_back(fmt::format("op {} finds another piece in {}", i, program.at(operand.buffer).name));
+      const bool back = op.kind == OpKind::write_states || op.kind == OpKind::write_weights;
+      const bool fills = source != nullptr && (on_disk(*source) || source->kind == OpKind::load_weights ||
+                                               source->kind == OpKind::offload_gradient);
+      if (!fills || label(*source).first != label(op).first ||
+          (of_piece && label(*source).second != label(op).second) ||
+          (back && source->buffer(OperandRole::input) != op.buffer(OperandRole::output)))
+        wrong.push_back(fmt::format("op {} finds something else in {}", i, program.at(operand.buffer).name));
     }
   }
   return wrong;

@@ -57,7 +57,7 @@ bool thorough() {
   return value != nullptr && *value != '\0';
 }
 
-enum class OnDisk { nothing, some_states, states_and_gradients };
+enum class OnDisk { nothing, some_states, gradients, everything };
 
 struct Setting {
   bool tied;
@@ -68,7 +68,10 @@ struct Setting {
 
 std::vector<GroupPlan> homes_of(OnDisk disk, std::int64_t layers) {
   if (disk == OnDisk::nothing) return {};
-  return groups_on_disk(disk == OnDisk::some_states ? layers : most_disk_level(layers), layers);
+  return groups_on_disk(disk == OnDisk::some_states ? layers
+                        : disk == OnDisk::gradients ? 2 * layers
+                                                    : most_disk_level(layers),
+                        layers);
 }
 
 class PlanInvariance : public ::testing::TestWithParam<Setting> {};
@@ -118,14 +121,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{false, MemoryModel::unified, 1}, Setting{false, MemoryModel::unified, 2},
                       Setting{false, MemoryModel::emulated, 1}, Setting{false, MemoryModel::emulated, 2},
                       Setting{true, MemoryModel::emulated, 2, OnDisk::some_states},
-                      Setting{true, MemoryModel::unified, 1, OnDisk::states_and_gradients},
+                      Setting{true, MemoryModel::unified, 1, OnDisk::everything},
                       Setting{false, MemoryModel::unified, 2, OnDisk::some_states},
-                      Setting{false, MemoryModel::emulated, 2, OnDisk::states_and_gradients},
-                      Setting{false, MemoryModel::emulated, 4, OnDisk::states_and_gradients}),
+                      Setting{false, MemoryModel::emulated, 2, OnDisk::gradients},
+                      Setting{false, MemoryModel::emulated, 4, OnDisk::everything}),
     [](const auto& test) {
       const char* disk = test.param.disk == OnDisk::nothing       ? ""
                          : test.param.disk == OnDisk::some_states ? "_some_states_on_disk"
-                                                                  : "_states_and_gradients_on_disk";
+                         : test.param.disk == OnDisk::gradients   ? "_gradients_on_disk"
+                                                                  : "_everything_on_disk";
       return fmt::format("{}_{}_{}_threads{}", test.param.tied ? "tied" : "untied",
                          to_string(test.param.model), test.param.threads, disk);
     });

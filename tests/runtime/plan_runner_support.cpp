@@ -61,7 +61,7 @@ RunResult PlanRunner::run(std::size_t plan, const std::vector<Tokens>& batches,
   executor.drain(update_);
   Checksum sum;
   for (std::size_t g = 0; g < session_->context().groups.size(); ++g) {
-    sum.add(executor.group(g).weights);
+    sum.add(session_->weights(g, false));
     StateWindow& states = executor.states();
     for (std::size_t p = 0; p < states.pieces(g); ++p) sum.add(states.piece(g, p, false));
   }
