@@ -55,17 +55,6 @@ void encode(std::span<const float> values, std::size_t first, const TensorInfo& 
   }
 }
 
-void emit_values(std::span<const float> values, const TensorInfo& tensor, const EmitBytes& emit) {
-  const std::size_t width = tensor.type == TensorType::f32 ? 4 : 2;
-  std::vector<std::byte> piece(std::min(kPieceElements, values.size()) * width);
-  for (std::size_t begin = 0; begin < values.size(); begin += kPieceElements) {
-    const auto part = values.subspan(begin, std::min(kPieceElements, values.size() - begin));
-    const auto bytes = std::span(piece).first(part.size() * width);
-    encode(part, begin, tensor, bytes);
-    emit(bytes);
-  }
-}
-
 // What a training run writes beside the model, in its output folder and in checkpoints: the model's folder
 // may be one, and the new folder has its own.
 bool is_run_file(const std::string& name) {
@@ -143,9 +132,8 @@ Bytes ModelFolder::check_export(const std::filesystem::path& out) const {
   return total;
 }
 
-void ModelFolder::export_to(
-    const std::filesystem::path& out, const std::string& dtype,
-    const std::function<void(std::size_t group, std::span<float> values)>& read) const {
+void ModelFolder::export_to(const std::filesystem::path& out, const std::string& dtype,
+                            const ReadValues& read) const {
   const std::optional<TensorType> type = export_type(dtype);
   prepare_folder(impl_->path, out);
   SafetensorsLayout layout = layout_of(impl_->tensors);
@@ -155,9 +143,8 @@ void ModelFolder::export_to(
     }
   }
 
-  // Tensors of a group mostly stand together in a file, so one group at a time is enough.
-  std::vector<float> values;
-  std::optional<std::size_t> current;
+  std::vector<float> values(kPieceElements);
+  std::vector<std::byte> bytes(kPieceElements * sizeof(float));
   write_safetensors(out, layout, [&](const TensorInfo& tensor, const EmitBytes& emit) {
     const auto place = impl_->places.find(tensor.name);
     if (place == impl_->places.end()) {  // a rotary buffer
@@ -165,15 +152,16 @@ void ModelFolder::export_to(
       return;
     }
     const std::size_t group = place->second.group;
-    if (current != group) {
-      values.resize(static_cast<std::size_t>(impl_->groups[group].elements));
-      read(group, values);
-      current = group;
-    }
     const ParameterTensor& parameter = impl_->groups[group].tensors[place->second.tensor];
-    emit_values(std::span(values).subspan(static_cast<std::size_t>(parameter.offset),
-                                          static_cast<std::size_t>(parameter.elements)),
-                tensor, emit);
+    const auto elements = static_cast<std::size_t>(parameter.elements);
+    const std::size_t width = tensor.type == TensorType::f32 ? 4 : 2;
+    for (std::size_t begin = 0; begin < elements; begin += kPieceElements) {
+      const std::span<float> part = std::span(values).first(std::min(kPieceElements, elements - begin));
+      read(group, parameter.offset + static_cast<std::int64_t>(begin), part);
+      const std::span<std::byte> encoded = std::span(bytes).first(part.size() * width);
+      encode(part, begin, tensor, encoded);
+      emit(encoded);
+    }
   });
   copy_small_files(impl_->path, out);
   write_config(impl_->path, out, dtype, impl_->architecture.checkpoint_dtype);

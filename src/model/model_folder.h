@@ -39,12 +39,13 @@ class ModelFolder {
   // training, not after. Makes nothing, needs no folder. Returns the bytes of the weights as stored.
   [[nodiscard]] Bytes check_export(const std::filesystem::path& out) const;
 
+  using ReadValues = std::function<void(std::size_t group, std::int64_t first, std::span<float> values)>;
   // Writes a folder that other tools load: same tensor names, shapes, dtypes (or `dtype`, "bfloat16" /
   // "float32" / "" = as stored) and shard layout; config.json, tokenizer and other small files copied
-  // verbatim (config.json's dtype key changed only where `dtype` differs). `read` yields the fp32 values of a
-  // group; values go to bf16 by the master rule, to f16 by nearest even (overflow refused). Atomic per file.
-  void export_to(const std::filesystem::path& out, const std::string& dtype,
-                 const std::function<void(std::size_t group, std::span<float> values)>& read) const;
+  // verbatim (config.json's dtype key changed only where `dtype` differs). `read` yields fp32 values of
+  // a group, from element `first` on, a million or less at a time; values go to bf16 by the master rule, to
+  // f16 by nearest even (overflow refused). Atomic per file.
+  void export_to(const std::filesystem::path& out, const std::string& dtype, const ReadValues& read) const;
 
  private:
   struct Impl;

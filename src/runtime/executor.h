@@ -94,6 +94,7 @@ class Executor {
   friend struct Issue;
 
   StepOutcome run(const Program& program, Running& running);
+  void issue(const Program& program, const Op& op, Running& running, Stream& stream);
   const Prepared& prepare(const Program& program);
   void reduce_norm(const Program& program, const Op& op, Running& running);
   void update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running);

@@ -1,6 +1,7 @@
 // A model folder from a checkpoint.
 #include <fmt/core.h>
 
+#include <optional>
 #include <vector>
 
 #include "core/error.h"
@@ -20,15 +21,23 @@ void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
          model.path().string());
   const DataType type = state.type_bytes == 2 ? DataType::bf16 : DataType::f32;
   const std::vector<GroupStateLayout> layouts = state_layouts(model.groups(), type, state.moments);
-  model.export_to(out, dtype, [&](std::size_t group, std::span<float> values) {
-    if (before_group) before_group();
-    const MappedFile weights = checkpoint.map(fmt::format("group-{:03}.weights", group));
-    const MappedFile states = checkpoint.map(fmt::format("group-{:03}.states", group));
-    if (static_cast<std::int64_t>(weights.bytes().size()) < std::ssize(values) * state.type_bytes ||
-        static_cast<std::int64_t>(states.bytes().size()) != layouts[group].bytes.value)
-      fail(ExitCode::model_file, "{}: group {} has not the size that this model needs",
-           checkpoint.path().string(), group);
-    read_masters(layouts[group], weights.bytes(), states.bytes(), 0, values);
+  // The files of the group that is being written.
+  struct Open {
+    std::size_t group;
+    MappedFile weights, states;
+  };
+  std::optional<Open> open;
+  model.export_to(out, dtype, [&](std::size_t group, std::int64_t first, std::span<float> values) {
+    if (!open || open->group != group) {
+      if (before_group) before_group();
+      open.emplace(group, checkpoint.map(fmt::format("group-{:03}.weights", group)),
+                   checkpoint.map(fmt::format("group-{:03}.states", group)));
+      if (std::ssize(open->weights.bytes()) < model.groups()[group].elements * state.type_bytes ||
+          std::ssize(open->states.bytes()) != layouts[group].bytes.value)
+        fail(ExitCode::model_file, "{}: group {} has not the size that this model needs",
+             checkpoint.path().string(), group);
+    }
+    read_masters(layouts[group], open->weights.bytes(), open->states.bytes(), first, values);
   });
 }
 

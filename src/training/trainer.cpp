@@ -363,8 +363,9 @@ class Trainer {
   }
 
   void export_model(const std::filesystem::path& out) {
-    run_.model.export_to(
-        out, "", [&](std::size_t group, std::span<float> values) { session_.read_masters(group, values); });
+    run_.model.export_to(out, "", [&](std::size_t group, std::int64_t first, std::span<float> values) {
+      session_.read_masters(group, first, values);
+    });
   }
 
   [[nodiscard]] TrainerLogPoint point() const {

@@ -1,0 +1,433 @@
+// What every kind of op does: each is put into its stream with the addresses of its operands, and nothing of
+// it is decided here. Work that the host and the disk do for a step comes last.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "optim/clipping.h"
+#include "runtime/batch_arrays.h"
+#include "runtime/executor_running.h"
+#include "runtime/host_ops.h"
+
+namespace lazytrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+// Puts one op into its stream.
+struct Issue {
+  Executor& self;
+  const Program& program;
+  const Op& op;
+  Executor::Running& running;
+  Stream& stream;
+
+  [[nodiscard]] std::byte* at(OperandRole role) const {
+    const BufferId buffer = op.buffer(role);
+    return buffer < 0 ? nullptr : self.address(program, buffer);
+  }
+  [[nodiscard]] float* floats(OperandRole role) const { return reinterpret_cast<float*>(at(role)); }
+  [[nodiscard]] Bytes size(OperandRole role) const { return program.at(op.buffer(role)).size; }
+  [[nodiscard]] std::int64_t first_row() const {
+    return op.micro_batch * program.batch.micro_batch * program.batch.slot_tokens;
+  }
+  [[nodiscard]] std::int64_t rows() const { return program.batch.rows_of(op.micro_batch); }
+  [[nodiscard]] const std::int32_t* array(BatchArray which) const {
+    return batch_array(at(OperandRole::batch), which, running.batch_rows) + first_row();
+  }
+  [[nodiscard]] DataType type() const { return self.options_.type; }
+
+  [[nodiscard]] LayerCall layer_call() const {
+    const Architecture& a = self.context_.architecture;
+    const auto* cosine = reinterpret_cast<const float*>(at(OperandRole::constants));
+    return {.device = self.device_,
+            .stream = stream,
+            .rows = rows(),
+            .slot_rows = program.batch.slot_tokens,
+            .weights = at(OperandRole::weights),
+            .x = at(OperandRole::input),
+            .positions = array(BatchArray::positions),
+            .document_start = array(BatchArray::document_start),
+            .cosine = cosine,
+            .sine = cosine + self.context_.position_rows * a.head_dim / 2,
+            .workspace = at(OperandRole::workspace),
+            .workspace_bytes = size(OperandRole::workspace)};
+  }
+
+  [[nodiscard]] HeadCall head_call() const {
+    const Architecture& a = self.context_.architecture;
+    const std::size_t head = self.context_.groups.size() - 1;
+    const ParameterGroup& group = self.context_.groups[head];
+    const std::byte* weights = at(OperandRole::weights);
+    const std::byte* projection =
+        a.tied_head ? at(OperandRole::embedding) : weights + group.tensors[1].offset * size_of(type());
+    const auto first_slot = static_cast<std::size_t>(op.micro_batch * program.batch.micro_batch);
+    std::span<const std::int32_t> counts;
+    if (!running.counts.empty())
+      counts = std::span(running.counts)
+                   .subspan(first_slot, static_cast<std::size_t>(program.batch.slots_of(op.micro_batch)));
+    return {.device = self.device_,
+            .stream = stream,
+            .slots = program.batch.slots_of(op.micro_batch),
+            .slot_tokens = program.batch.slot_tokens,
+            .norm_weight = weights + group.tensors[0].offset * size_of(type()),
+            .projection = projection,
+            .x = at(OperandRole::input),
+            .rows = array(BatchArray::head_rows),
+            .targets = array(BatchArray::head_targets),
+            .counts = counts,
+            .loss = floats(OperandRole::loss),
+            .workspace = at(OperandRole::workspace),
+            .workspace_bytes = size(OperandRole::workspace)};
+  }
+
+  void issue() const {
+    switch (op.kind) {
+      case OpKind::load_batch:
+      case OpKind::load_weights:
+      case OpKind::load_head:
+      case OpKind::offload_boundary:
+      case OpKind::fetch_boundary:
+      case OpKind::offload_boundary_gradient:
+      case OpKind::fetch_boundary_gradient:
+      case OpKind::offload_stash:
+      case OpKind::fetch_stash:
+      case OpKind::offload_loss:
+        self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), op.bytes);
+        return;
+      case OpKind::forward:
+        forward();
+        return;
+      case OpKind::decode_layer:
+        decode_layer();
+        return;
+      case OpKind::recompute:
+        self.layer_.recompute(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::recomputed),
+                              op.full);
+        return;
+      case OpKind::backward:
+        backward();
+        return;
+      case OpKind::head_forward:
+        self.head_.forward(head_call());
+        return;
+      case OpKind::head_forward_backward:
+        head_forward_backward();
+        return;
+      case OpKind::head_argmax:
+        self.head_.argmax(head_call(), running.head_count,
+                          reinterpret_cast<std::int32_t*>(at(OperandRole::loss)));
+        return;
+      case OpKind::offload_gradient:
+        offload(op.elements);
+        return;
+      case OpKind::offload_head_gradient:
+        offload_head();
+        return;
+      case OpKind::read_states:
+      case OpKind::read_gradient:
+      case OpKind::write_states:
+      case OpKind::read_weights:
+      case OpKind::write_weights:
+      case OpKind::write_gradient:
+        disk();
+        return;
+      case OpKind::zero_embedding_gradient:
+      case OpKind::gather_embedding:
+      case OpKind::collect:
+      case OpKind::scatter_embedding_gradient:
+      case OpKind::finish_embedding_gradient:
+      case OpKind::reduce_norm:
+      case OpKind::update_group:
+        host();
+        return;
+    }
+  }
+
+  void forward() const {
+    CachePrefill prefill;
+    if (op.buffer(OperandRole::cache) >= 0)
+      prefill = {.cache = at(OperandRole::cache),
+                 .capacity = running.capacity,
+                 .sequence = array(kCacheSequence),
+                 .entry = array(kCacheEntry)};
+    self.layer_.forward(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::output), prefill);
+  }
+
+  void decode_layer() const {
+    self.layer_.decode(layer_call(), at(OperandRole::output),
+                       {.cache = at(OperandRole::cache),
+                        .capacity = running.capacity,
+                        .length = array(BatchArray::positions),
+                        .active = reinterpret_cast<const std::uint8_t*>(array(kActive))});
+  }
+
+  void backward() const {
+    const StashView items = stash_view(self.context_.architecture, type(), rows(), op.stash,
+                                       at(OperandRole::stash), at(OperandRole::recomputed));
+    self.layer_.backward(layer_call(), items, at(OperandRole::gradient), floats(OperandRole::accumulator),
+                         op.first);
+  }
+
+  void head_forward_backward() const {
+    const ParameterGroup& group = self.context_.groups.back();
+    float* accumulator = floats(OperandRole::accumulator);
+    const bool tied = self.context_.architecture.tied_head;
+    float* projection =
+        tied ? floats(OperandRole::projection_accumulator) : accumulator + group.tensors[1].offset;
+    const std::int64_t supervised = running.outcome.supervised;
+    if (op.first) {
+      const std::int64_t elements = self.context_.architecture.vocab * self.context_.architecture.hidden;
+      const auto zero = [&](float* from, float* to) {
+        if (to > from) self.device_.zero(stream, from, {(to - from) * 4});
+      };
+      // The projection's gradient is replaced by its first product, where there is one.
+      float* end = accumulator + size(OperandRole::accumulator).value / 4;
+      zero(accumulator, tied ? end : projection);
+      if (!tied) zero(projection + elements, end);
+      if (supervised == 0) zero(projection, projection + elements);
+    }
+    const auto first_slot = static_cast<std::ptrdiff_t>(op.micro_batch * program.batch.micro_batch);
+    const bool fresh = std::all_of(running.counts.begin(), running.counts.begin() + first_slot,
+                                   [](std::int32_t count) { return count == 0; });
+    self.head_.forward_backward(
+        head_call(),
+        {.scale = supervised > 0 ? static_cast<float>(1.0 / static_cast<double>(supervised)) : 0.0F,
+         .gradient = at(OperandRole::gradient),
+         .norm_weight = accumulator + group.tensors[0].offset,
+         .projection = projection,
+         .fresh = fresh,
+         .logits = at(OperandRole::logits)});
+  }
+
+  void offload(std::int64_t elements) const {
+    self.device_.run(stream, OffloadGradient{.type = type(),
+                                             .elements = elements,
+                                             .src = floats(OperandRole::accumulator),
+                                             .dst = at(OperandRole::group_gradient),
+                                             .partial = reinterpret_cast<double*>(at(OperandRole::norm))});
+  }
+
+  void offload_head() const {
+    offload(self.context_.groups.back().elements);
+    if (op.buffer(OperandRole::projection_accumulator) < 0) return;
+    const float* projection = floats(OperandRole::projection_accumulator);
+    // Its norm is summed when the input gradients are in it.
+    self.device_.run(stream, OffloadGradient{.type = type(),
+                                             .elements = self.context_.groups.front().elements,
+                                             .src = projection,
+                                             .dst = at(OperandRole::output),
+                                             .partial = nullptr});
+    const std::span<const std::int32_t> tokens = distinct_tokens();
+    const std::int64_t width = self.context_.architecture.hidden;
+    std::byte* rows = at(OperandRole::gradient_rows);
+    self.device_.run(stream, GatherRows{.type = DataType::f32,
+                                        .count = std::ssize(tokens),
+                                        .width = width,
+                                        .x = projection,
+                                        .index = tokens.data(),
+                                        .out = rows});
+    // There is room for as many tokens as a step can hold: the op writes all of it.
+    const Bytes filled{std::ssize(tokens) * width * 4};
+    self.device_.zero(stream, rows + filled.value, size(OperandRole::gradient_rows) - filled);
+  }
+
+  [[nodiscard]] std::span<const std::int32_t> distinct_tokens() const {
+    return {batch_array(at(OperandRole::batch), kDistinctTokens, running.batch_rows),
+            static_cast<std::size_t>(running.distinct_tokens)};
+  }
+
+  void host() const {
+    // Everything the closure needs is copied: the op's addresses, never the op itself.
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    ThreadPool* pool = &self.device_.host_pool();
+    const DataType storage = type();
+    const std::int64_t width = self.context_.architecture.hidden;
+    switch (op.kind) {
+      case OpKind::zero_embedding_gradient: {
+        std::byte* gradient = at(OperandRole::group_gradient);
+        std::byte* sums = at(OperandRole::gradient_rows);
+        const auto bytes = static_cast<std::size_t>(size(OperandRole::group_gradient).value);
+        const auto row_bytes = static_cast<std::size_t>(size(OperandRole::gradient_rows).value);
+        self.device_.call(stream, [=] {
+          std::memset(gradient, 0, bytes);
+          std::memset(sums, 0, row_bytes);
+        });
+        return;
+      }
+      case OpKind::gather_embedding: {
+        const std::byte* embedding = at(OperandRole::embedding);
+        std::byte* out = at(OperandRole::output);
+        const auto tokens = running.row_tokens.subspan(static_cast<std::size_t>(first_row()),
+                                                       static_cast<std::size_t>(rows()));
+        self.device_.call(stream, [=] { gather_embedding(*pool, storage, width, embedding, tokens, out); });
+        return;
+      }
+      case OpKind::scatter_embedding_gradient: {
+        const std::byte* gradient = at(OperandRole::input);
+        float* sums = floats(OperandRole::gradient_rows);
+        const std::span token_rows(array(BatchArray::token_rows), static_cast<std::size_t>(rows()));
+        self.device_.call(
+            stream, [=] { scatter_embedding_gradient(*pool, storage, width, gradient, token_rows, sums); });
+        return;
+      }
+      case OpKind::finish_embedding_gradient: {
+        const EmbeddingGradient finish{.type = storage,
+                                       .width = width,
+                                       .elements = op.elements,
+                                       .tokens = distinct_tokens(),
+                                       .sums = floats(OperandRole::gradient_rows),
+                                       .gradient = at(OperandRole::group_gradient),
+                                       .partial = reinterpret_cast<double*>(at(OperandRole::norm))};
+        self.device_.call(stream, [=] { finish_embedding_gradient(*pool, finish); });
+        return;
+      }
+      case OpKind::collect:
+        collect();
+        return;
+      case OpKind::reduce_norm: {
+        const Program* whole = &program;
+        const Op* self_op = &op;
+        self.device_.call(stream, [=] { executor->reduce_norm(*whole, *self_op, *run); });
+        return;
+      }
+      case OpKind::update_group:
+        update();
+        return;
+      default:
+        return;
+    }
+  }
+
+  void update() const {
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    const auto index = static_cast<std::size_t>(op.layer);
+    const AdamWStateGroup group{
+        .layout = op.piece < 0 ? &self.state_layouts_[index]
+                               : &self.piece_layouts_[index][static_cast<std::size_t>(op.piece)],
+        .gradient_type = type(),
+        .gradient = at(OperandRole::group_gradient),
+        .gradient_first = op.gradient_first,
+        .weight = at(OperandRole::weights),
+        .state = at(OperandRole::states)};
+    const std::int64_t elements = op.elements;
+    self.device_.call(stream, [=] { executor->update_group(group, elements, *run); });
+  }
+
+  void disk() const {
+    Executor* executor = &self;
+    Executor::Running* run = &running;
+    const auto bytes = static_cast<std::size_t>(op.bytes.value);
+    const BufferId input = op.buffer(OperandRole::input), output = op.buffer(OperandRole::output);
+    if (op.stream == StreamId::disk_read) {
+      const Bytes offset = program.at(input).offset + op.from;
+      const std::span out{at(OperandRole::output), bytes};
+      // Where nothing is updated, only the layers' weights are wanted.
+      if (op.kind != OpKind::read_weights && !running.update.has_value()) return;
+      self.device_.call(stream, [=] { executor->read_disk(offset, out); });
+      return;
+    }
+    const Bytes offset = program.at(output).offset;
+    const std::span<const std::byte> from{at(OperandRole::input), bytes};
+    const bool update = op.kind != OpKind::write_gradient;
+    self.device_.call(stream, [=] { executor->write_disk(offset, from, *run, update); });
+  }
+
+  void collect() const {
+    Executor::Running* run = &running;
+    const std::byte* source = at(OperandRole::input);
+    if (program.kind == ProgramKind::prefill || program.kind == ProgramKind::decode) {
+      const std::int64_t count = running.sequences;
+      self.device_.call(stream, [=] {
+        const auto* tokens = reinterpret_cast<const std::int32_t*>(source);
+        run->outcome.next_tokens.assign(tokens, tokens + count);
+      });
+      return;
+    }
+    const std::int64_t slots = program.batch.slots_of(op.micro_batch),
+                       slot_tokens = program.batch.slot_tokens;
+    const std::int64_t first_slot = op.micro_batch * program.batch.micro_batch;
+    self.device_.call(stream, [=] {
+      const auto* losses = reinterpret_cast<const float*>(source);
+      for (std::int64_t slot = 0; slot < slots; ++slot) {
+        const std::int32_t count = run->counts[static_cast<std::size_t>(first_slot + slot)];
+        for (std::int32_t i = 0; i < count; ++i) {
+          run->outcome.loss_sum += losses[slot * slot_tokens + i];
+          if (run->token_losses) run->outcome.token_losses.push_back(losses[slot * slot_tokens + i]);
+        }
+      }
+    });
+  }
+};
+
+void Executor::issue(const Program& program, const Op& op, Running& running, Stream& stream) {
+  Issue{*this, program, op, running, stream}.issue();
+}
+
+void Executor::reduce_norm(const Program& program, const Op& op, Running& running) {
+  // Layers first, then the head, the embedding last: the order in which gradients are complete.
+  double squares = 0;
+  std::vector<BufferId> norms;
+  for (const Operand& operand : op.operands)
+    if (operand.role == OperandRole::norm) norms.push_back(operand.buffer);
+  std::rotate(norms.begin(), norms.begin() + 1, norms.end());
+  for (const BufferId norm : norms) {
+    const auto* partial = reinterpret_cast<const double*>(address(program, norm));
+    squares = sum_of_squares(
+        {partial, static_cast<std::size_t>(program.at(norm).size.value) / sizeof(double)}, squares);
+  }
+  const double norm = lazytrain::gradient_norm(squares);
+  running.outcome.gradient_norm = norm;
+  step_finite_ = std::isfinite(norm);
+  clip_factor_ = step_finite_ ? lazytrain::clip_factor(norm, options_.max_gradient_norm) : 0.0;
+  running.outcome.finite = step_finite_;
+  std::memcpy(address(program, op.buffer(OperandRole::clip)), &clip_factor_, sizeof(double));
+}
+
+void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running) {
+  if (!running.update.has_value() || !step_finite_ || options_.skip_updates) return;
+  const auto begin = Clock::now();
+  AdamWStep step = *running.update;
+  step.clip_factor = clip_factor_;
+  adamw_update(device_.host_pool(), group, step);
+  if (options_.optimizer_rate > 0)
+    std::this_thread::sleep_until(
+        begin + std::chrono::duration_cast<Clock::duration>(
+                    std::chrono::duration<double>(static_cast<double>(elements) / options_.optimizer_rate)));
+}
+
+namespace {
+
+// Does `transfer` and returns no earlier than a disk of `rate` GB/s would; `free` is when it had the last
+// done.
+template <typename Transfer>
+void paced(Clock::time_point& free, double rate, std::size_t bytes, const Transfer& transfer) {
+  if (rate <= 0) return transfer();
+  free = std::max(free, Clock::now()) +
+         std::chrono::duration_cast<Clock::duration>(
+             std::chrono::duration<double>(static_cast<double>(bytes) / (rate * 1e9)));
+  transfer();
+  std::this_thread::sleep_until(free);
+}
+
+}  // namespace
+
+void Executor::read_disk(Bytes offset, std::span<std::byte> out) {
+  paced(disk_read_free_, options_.disk_read, out.size(), [&] { disk_->read(offset, out); });
+}
+
+void Executor::write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running,
+                          bool update) {
+  // What no update has changed is on the disk already.
+  if (update && (!running.update.has_value() || !step_finite_)) return;
+  paced(disk_write_free_, options_.disk_write, bytes.size(), [&] { disk_->write(offset, bytes); });
+}
+
+}  // namespace lazytrain

@@ -1,0 +1,26 @@
+// One run of a Program: what its ops share. Private to the executor.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace lazytrain {
+
+struct Executor::Running {
+  const StepTokens* tokens = nullptr;
+  std::vector<std::int32_t> counts;          // supervised rows by slot
+  std::span<const std::int32_t> row_tokens;  // tokens whose embedding rows are gathered
+  std::int64_t batch_rows = 0;
+  std::int64_t distinct_tokens = 0;          // whose embedding rows a training step's inputs change
+  std::int64_t sequences = 0, capacity = 0;  // generation
+  std::int64_t head_count = 0;
+  std::optional<AdamWStep> update;  // what update_group ops do; none = they do nothing
+  bool token_losses = false, timings = false;
+  StepOutcome outcome;
+};
+
+}  // namespace lazytrain
