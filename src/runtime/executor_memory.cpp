@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "runtime/executor.h"
 
 namespace lazytrain {
@@ -16,7 +17,16 @@ constexpr std::byte kPattern{0xA5};
 
 void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
   // First: a disk that is too small is known before memory is taken.
-  if (disk.value > 0) disk_ = std::make_unique<ScratchFile>(options_.scratch_folder, disk);
+  if (disk.value > 0) {
+    disk_ = std::make_unique<ScratchFile>(options_.scratch_folder, disk);
+    if (!disk_->passed_over().empty())
+      log::info("scratch disk: {}, since the system refuses better ({})", disk_->method(),
+                disk_->passed_over());
+    if (disk_->in_memory())
+      log::warning(
+          "{} is in memory: what is kept there takes host memory, not disk; give another scratch_dir",
+          options_.scratch_folder.string());
+  }
   device_arena_ = device_.allocate(Tier::device, device);
   if (context_.tiers == TierModel::tiered) host_arena_ = device_.allocate(Tier::host, host);
   // A pattern shows afterwards how far up a run has written; the pages have to become real now in any case.
