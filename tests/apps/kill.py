@@ -136,7 +136,7 @@ class Judge:
         if code != 0:
             sys.exit(f"the undisturbed run ended with {code}:\n{planned.stderr}{errors}")
         self.duration = time.monotonic() - begin
-        print(f"undisturbed: {STEPS} steps in {self.duration:.1f} s; {settings}\n"
+        print(f"undisturbed: {STEPS} steps in {self.duration:.1f} s; {settings}{f', but for this run {reference}' if reference else ''}\n"
               f"      {'stopped by, or killed':<20} {'what the run had done by then':<58} after resuming")
         self.expected = outcome(work / "undisturbed")
         self.files = names_in(work / "undisturbed")

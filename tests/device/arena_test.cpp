@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/numa.h"
 
 namespace lazytrain {
 namespace {
@@ -16,6 +17,14 @@ constexpr Bytes kCapacity{10'000'000};
 
 CpuDeviceOptions emulated() {
   return {.memory_model = MemoryModel::emulated, .device_capacity = kCapacity};
+}
+
+TEST(Numa, ReadsTheKernelsLists) {
+  using Nodes = std::vector<int>;
+  EXPECT_EQ(cpu::parse_node_list("0\n"), Nodes({0}));
+  EXPECT_EQ(cpu::parse_node_list("0-2,5"), Nodes({0, 1, 2, 5}));
+  for (const char* broken : {"", "\n", "2-1", "x", "0,", "-1", "0-", "1024", "0 1"})
+    EXPECT_LE(cpu::parse_node_list(broken).size(), 1U) << broken;
 }
 
 TEST(Arena, IsAlignedZeroAndWritableToItsLastByte) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "device/cpu/numa.h"
 
 namespace lazytrain::cpu {
 namespace {
@@ -51,6 +52,7 @@ MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose) 
   const std::uintptr_t alignment = huge ? kHugePage : kPage;
   data_ = static_cast<std::byte*>(mapping_) + ((start + alignment - 1) / alignment * alignment - start);
   if (pages == Pages::lazily) return;
+  interleave_over_nodes(data_, static_cast<std::size_t>(whole_pages.value));
   // Refused on kernels without huge pages: then small ones serve.
   if (huge) madvise(data_, static_cast<std::size_t>(whole_pages.value), MADV_HUGEPAGE);
   touch(data_, static_cast<std::size_t>(whole_pages.value));
