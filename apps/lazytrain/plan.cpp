@@ -28,21 +28,26 @@ int run(const Options& options) {
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
   const SessionOptions session = training_options(config, architecture);
-  const PlanningInputs inputs = planning_inputs(config, architecture, session, options.supervised_fraction);
+  PlanningInputs inputs = planning_inputs(config, architecture, session, options.supervised_fraction);
+  if (config.max_steps > 0) inputs.most_disk_writes = most_disk_writes(config, config.max_steps);
   const PlannedStep planned = plan_step(inputs, config.policy);
-  print("{}", tiers_table(planned.program, inputs.machine));
-  print("{}", policies_table(planned.table, inputs.machine));
-  print("{}", step_summary(planned, inputs.machine, inputs.costs));
+  print("{}", tiers_table(planned.program, planned.machine));
+  print("{}", policies_table(planned.table, planned.machine));
+  print("{}", step_summary(planned, planned.machine, inputs.costs));
+  if (options.listing) print("{}", listing(planned.program));
+  write_json(options.out, to_json(planned.plan));
+  print("plan written to {}\n", options.out);
   if (config.max_steps > 0) {
     if (planned.program.disk_bytes.value > 0)
       print("  {} steps write {:.3g} TB to {}\n", config.max_steps,
             disk_writes(planned.program).gigabytes() * static_cast<double>(config.max_steps) / 1e3,
             scratch_folder(config).string());
     require_few_writes(config, planned.program, config.max_steps);
+  } else if (planned.program.disk_bytes.value > 0) {
+    print(
+        "  how much the run writes depends on its steps: give max_steps, or see what `train` says before it "
+        "starts\n");
   }
-  if (options.listing) print("{}", listing(planned.program));
-  write_json(options.out, to_json(planned.plan));
-  print("plan written to {}\n", options.out);
   return 0;
 }
 

@@ -1,13 +1,15 @@
 #include "run_setup.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "core/log.h"
 #include "core/system_memory.h"
 #include "core/threads.h"
 #include "runtime/disk_rates.h"
 #include "runtime/profiler.h"
+#include "runtime/scratch_file.h"
 #include "runtime/workspace.h"
 #include "training/checkpoint.h"
 #include "training/moments.h"
@@ -146,15 +148,25 @@ SessionOptions options_for(SessionOptions options, const RunConfig& config, cons
   return options;
 }
 
+Bytes most_disk_writes(const RunConfig& config, std::int64_t steps) {
+  const double bytes =
+      config.max_disk_writes_tb * 1e12 / static_cast<double>(std::max<std::int64_t>(1, steps));
+  return {static_cast<std::int64_t>(std::min(bytes, 1e18))};
+}
+
 void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps) {
-  const double terabytes =
-      static_cast<double>(disk_writes(program).value) * static_cast<double>(steps) / 1e12;
+  // Loading writes all of it once.
+  const Bytes written = disk_writes(program) * steps + program.disk_bytes;
+  const double terabytes = static_cast<double>(written.value) / 1e12;
   if (terabytes <= config.max_disk_writes_tb) return;
-  fail(ExitCode::disk,
-       "the run would write {:.3g} TB to {} ({} a step, {} steps), and writing wears drives: give "
-       "max_disk_writes_tb: {:.3g} to allow it, or a larger {} that keeps optimizer states off the disk",
+  const std::string less = config.states_home == "disk" ? "states_home: auto"
+                           : emulated(config)           ? "a larger host_memory that keeps more off the disk"
+                                              : "a larger device_memory that keeps more off the disk";
+  fail(ExitCode::usage,
+       "the run would write {:.3g} TB to {} ({} a step, {} steps), and writing wears drives; give "
+       "max_disk_writes_tb: {:.3g} to allow it, or {}",
        terabytes, scratch_folder(config).string(), format_bytes(disk_writes(program)), steps,
-       std::ceil(terabytes * 1.01 * 100) / 100, emulated(config) ? "host_memory" : "device_memory");
+       terabytes * 1.01, less);
 }
 
 ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session) {
@@ -163,33 +175,57 @@ ProfileOptions profile_options(const RunConfig& config, const SessionOptions& se
 
 namespace {
 
-// The disk is looked at where it may be needed: where weights, states and gradients fill more than half of
-// their tier. Its rates are measured once for a file system.
-void find_disk(PlanningInputs& inputs, const RunConfig& config) {
-  inputs.states_home = config.states_home == "host"   ? StatesHome::host
-                       : config.states_home == "disk" ? StatesHome::disk
-                                                      : StatesHome::automatic;
-  if (inputs.states_home == StatesHome::host) return;
-  Machine& machine = inputs.machine;
-  const Program parameters = lower_update_only(inputs.context);
-  const bool unified = machine.tiers == TierModel::unified;
-  const Bytes needed = unified ? parameters.device_bytes : parameters.host_bytes;
-  const Bytes has = unified ? machine.device_capacity : machine.host_capacity;
-  if (inputs.states_home == StatesHome::automatic && needed.value <= has.value / 2) return;
-  const std::filesystem::path folder = scratch_folder(config);
-  machine.disk_capacity = free_space(folder);
-  const bool given = emulated(config) && config.disk_read_gbps > 0 && config.disk_write_gbps > 0;
-  if (given) {
-    machine.disk_read = config.disk_read_gbps;
-    machine.disk_write = config.disk_write_gbps;
+StatesHome states_home(const RunConfig& config) {
+  if (config.states_home == "host") return StatesHome::host;
+  return config.states_home == "disk" ? StatesHome::disk : StatesHome::automatic;
+}
+
+// What one checkpoint and the trained model take.
+Bytes bytes_to_save(const LoweringContext& context) {
+  Bytes sum;
+  for (std::size_t g = 0; g < context.groups.size(); ++g)
+    sum += Bytes{2 * context.groups[g].elements * context.type_bytes} + context.state_bytes[g];
+  return sum;
+}
+
+// Room and rates of the scratch disk. Its rates are measured once for a file system, unless they are given.
+void look_at_disk(Machine& machine, const RunConfig& config, Bytes to_save) {
+  const std::filesystem::path folder = nearest_existing(scratch_folder(config));
+  if (lies_in_memory(folder)) {
+    const std::string what = fmt::format("{} is in memory: what is kept there saves none", folder.string());
+    if (config.states_home == "disk") fail(ExitCode::usage, "{}; give another scratch_dir", what);
+    log::info("no scratch disk: {}", what);
     return;
   }
-  const DiskRates rates = load_or_measure_disk(folder);
+  Bytes room = free_space(folder);
+  if (!config.output_dir.empty() && same_file_system(folder, config.output_dir))
+    room = room > to_save ? room - to_save : Bytes{0};
+  const bool given = emulated(config) && config.disk_read_gbps > 0 && config.disk_write_gbps > 0;
+  DiskRates rates{.read = config.disk_read_gbps, .write = config.disk_write_gbps};
+  if (!given) {
+    rates = load_or_measure_disk(folder);
+    log::info("scratch disk at {}: {:.1f} GB/s read, {:.1f} GB/s written ({})", folder.string(), rates.read,
+              rates.write, rates.method);
+    if (emulated(config) && config.disk_read_gbps > 0)
+      rates.read = std::min(rates.read, config.disk_read_gbps);
+    if (emulated(config) && config.disk_write_gbps > 0)
+      rates.write = std::min(rates.write, config.disk_write_gbps);
+  }
+  machine.disk_capacity = room;
   machine.disk_read = rates.read;
   machine.disk_write = rates.write;
-  machine.disk_duplex = rates.both;
-  log::info("scratch disk at {}: {:.1f} GB/s read, {:.1f} GB/s written ({})", folder.string(), rates.read,
-            rates.write, rates.method);
+  machine.disk_duplex = given ? 0 : rates.both;
+}
+
+// A disk that cannot be used is no reason to refuse what needs none.
+void find_disk(Machine& machine, const RunConfig& config, Bytes to_save) {
+  if (config.states_home == "disk") return look_at_disk(machine, config, to_save);
+  try {
+    look_at_disk(machine, config, to_save);
+  } catch (const Error& error) {
+    log::info("no scratch disk: {}", error.what());
+    machine.disk_capacity = Bytes{0};
+  }
 }
 
 }  // namespace
@@ -209,7 +245,10 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
                 .micro_batch = config.micro_batch.value_or(0)},
       .supervised_fraction = supervised_fraction,
       .optimizer_overlap = {}};
-  find_disk(inputs, config);
+  inputs.states_home = states_home(config);
+  inputs.find_disk = [config, to_save = bytes_to_save(inputs.context)](Machine& machine) {
+    find_disk(machine, config, to_save);
+  };
   if (config.debug_skip_update) {
     inputs.machine.optimizer_rate = 0;
     inputs.costs.update_per_parameter = inputs.costs.update_eight_bit_per_parameter = 0;

@@ -34,7 +34,9 @@ Machine machine_of(const RunConfig& config);
 std::filesystem::path scratch_folder(const RunConfig& config);
 // The options of a session that runs `plan`.
 SessionOptions options_for(SessionOptions options, const RunConfig& config, const Plan& plan);
-// Error(disk) where a run of `steps` steps would write more to the scratch disk than max_disk_writes_tb.
+// What max_disk_writes_tb leaves each of so many steps.
+Bytes most_disk_writes(const RunConfig& config, std::int64_t steps);
+// Error(usage) where a run of `steps` steps would write more to the scratch disk than max_disk_writes_tb.
 void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps);
 // How costs are measured for a run: with its threads, types and slots; quickly.
 ProfileOptions profile_options(const RunConfig& config, const SessionOptions& session);

@@ -106,21 +106,21 @@ int run(const Options& options) {
       config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
   const std::int64_t steps = require_steps(config, data);
   const SessionOptions session = training_options(config, model.architecture());
-  const PlanningInputs inputs =
-      planning_inputs(config, model.architecture(), session, supervised_fraction(data));
+  PlanningInputs inputs = planning_inputs(config, model.architecture(), session, supervised_fraction(data));
+  inputs.most_disk_writes = most_disk_writes(config, steps - done);
   const PlannedStep planned = plan_step(inputs, config.policy);
   config.micro_batch = planned.plan.batch.micro_batch;
   say("\neffective configuration (saved as run.yaml in output_dir):\n" + to_yaml(config) + "\n");
-  say(tiers_table(planned.program, inputs.machine));
-  say(policies_table(planned.table, inputs.machine));
-  say(step_summary(planned, inputs.machine, inputs.costs));
+  say(tiers_table(planned.program, planned.machine));
+  say(policies_table(planned.table, planned.machine));
+  say(step_summary(planned, planned.machine, inputs.costs));
 
   require_few_writes(config, planned.program, steps - done);
 
   const TrainingResult result = train({.config = config,
                                        .model = model,
                                        .data = data,
-                                       .machine = inputs.machine,
+                                       .machine = planned.machine,
                                        .plan = planned.plan,
                                        .program = planned.program,
                                        .session = options_for(session, config, planned.plan),
@@ -135,7 +135,7 @@ int run(const Options& options) {
                                 .exposed = std::max(0.0, result.median_step - result.median_compute),
                                 .device_peak = result.device_peak,
                                 .host_peak = result.host_peak};
-    say(planned_and_measured(planned, measured, inputs.machine));
+    say(planned_and_measured(planned, measured, planned.machine));
     const Bytes arenas = planned.program.device_bytes + planned.program.host_bytes;
     say(fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
                     format_bytes(arenas), format_bytes(kProcessAllowance), format_bytes(result.resident),

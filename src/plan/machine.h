@@ -26,8 +26,8 @@ struct Machine {
   Bytes disk_capacity = {};
   double disk_read = 0, disk_write = 0;  // GB/s, measured or given; above 0 where there is a disk
   double disk_duplex = 0;                // GB/s of both together; 0 = no joint cap
-  // GB/s of host memory that copies, disk transfers and updates share; 0 = never the limit. On emulated
-  // machines the cores that they share are.
+  // GB/s of host memory that copies, disk transfers and updates share; 0 = never the limit. Given in machine
+  // files, not measured; on emulated machines the cores are shared instead.
   double host_memory = 0;
   // GB/s; 0 = not limited by the link (an unpaced emulation copies at memory speed, see CostTable).
   double h2d = 0, d2h = 0, duplex = 0;

@@ -17,11 +17,11 @@ namespace lazytrain {
 // Scratch that the layers need on the device for `slots` slots of `slot_tokens` tokens a call.
 using WorkspaceFunction = std::function<WorkspaceBytes(std::int64_t slots, std::int64_t slot_tokens)>;
 
-// Where optimizer states (and, where that is not enough, gradients of layers) may live.
+// Where optimizer states, and where that is not enough gradients and weights of layers, may live.
 enum class StatesHome : std::uint8_t {
   automatic,  // on disk what the host has no room for, if there is a disk
   host,
-  disk,  // all states
+  disk,  // all states; gradients and weights as with automatic
 };
 
 struct PlanningInputs {
@@ -33,9 +33,12 @@ struct PlanningInputs {
   double supervised_fraction = 1;         // of the tokens, scales the head's time
   std::optional<bool> optimizer_overlap;  // empty: the planner chooses
   StatesHome states_home = StatesHome::automatic;
+  // Fills in the machine's disk. Asked only where something has to go there; none: the machine is complete.
+  std::function<void(Machine&)> find_disk = {};
+  Bytes most_disk_writes{INT64_MAX};  // a step; plans that write more are taken only where no other fits
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
   // What the user calls the two budgets, for messages.
-  std::string device_key = "device_memory", host_key = "host_memory";
+  std::string device_key = "device_memory", host_key = "host_memory", disk_key = "scratch_dir";
 };
 
 }  // namespace lazytrain

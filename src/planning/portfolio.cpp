@@ -86,9 +86,10 @@ std::int64_t most_calls_of(const Architecture& architecture) {
   return std::max<std::int64_t>(1, kMostLayerCalls / architecture.layers);
 }
 
-PlannedStep finished(Best best) {
+PlannedStep finished(Best best, const Machine& machine) {
   Candidate& candidate = *best.candidate;
-  return {.plan = std::move(candidate.plan),
+  return {.machine = machine,
+          .plan = std::move(candidate.plan),
           .program = std::move(candidate.program),
           .simulation = std::move(candidate.simulation),
           .table = std::move(best.table)};
@@ -126,7 +127,7 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
     }
   Best best = std::move(*chosen);
   best.table.insert(best.table.end(), others.begin(), others.end());
-  return finished(std::move(best));
+  return finished(std::move(best), inputs.machine);
 }
 
 // The most that the disk has room for; 0 where that is nothing.
@@ -140,9 +141,11 @@ std::int64_t most_level_on_disk(PlanningInputs inputs) {
   return level;
 }
 
-// The least level up to `most` at which some plan fits; `most` where that is too little as well.
-std::int64_t least_level_on_disk(PlanningInputs inputs, const BatchGeometry& batch, const std::string& policy,
-                                 std::int64_t most) {
+// The least level up to `most` at which some plan fits; none where there is none. Memory shrinks with the
+// level but where states, gradients and weights begin to move: each of them needs buffers on the host to pass
+// through.
+std::optional<std::int64_t> least_level_on_disk(PlanningInputs inputs, const BatchGeometry& batch,
+                                                const std::string& policy, std::int64_t most) {
   const std::int64_t layers = inputs.context.architecture.layers;
   const auto some_fits = [&](std::int64_t level) {
     inputs.context.homes = groups_on_disk(level, layers);
@@ -152,15 +155,21 @@ std::int64_t least_level_on_disk(PlanningInputs inputs, const BatchGeometry& bat
              (inputs.context.tiers == TierModel::unified || size.host <= inputs.machine.host_capacity);
     });
   };
-  std::int64_t low = 1, high = most;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (some_fits(middle))
-      high = middle;
-    else
-      low = middle + 1;
+  std::int64_t first = 1;
+  for (const std::int64_t all : {layers + 2, 2 * layers + 2, 3 * layers + 2}) {
+    std::int64_t low = first, high = std::min(all, most);
+    first = all + 1;
+    if (low > high || !some_fits(high)) continue;
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (some_fits(middle))
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
   }
-  return low;
+  return std::nullopt;
 }
 
 // Plans with ever more on disk, from the least that fits; the fastest in simulation. More on disk has to earn
@@ -169,20 +178,29 @@ std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::stri
                                           std::span<const std::int64_t> micro_batches) {
   constexpr double kWorthWear = 0.02;
   const std::int64_t layers = inputs.context.architecture.layers, groups = layers + 2;
+  const std::int64_t most = most_level_on_disk(inputs);
+  const bool all_states = inputs.states_home == StatesHome::disk;
+  if (most < (all_states ? groups : 1)) {
+    inputs.context.homes = groups_on_disk(groups, layers);
+    fail(ExitCode::does_not_fit,
+         "the scratch folder has {} free and all optimizer states need {} there; give a {} with more room{}",
+         format_bytes(inputs.machine.disk_capacity), format_bytes(bytes_on_disk(inputs.context)),
+         inputs.disk_key, all_states ? ", or states_home: auto" : "");
+  }
   BatchGeometry leanest = inputs.batch;
   leanest.micro_batch = micro_batches.back();
-  const std::int64_t most = most_level_on_disk(inputs);
-  if (most == 0) return std::nullopt;
-  const std::int64_t least = inputs.states_home == StatesHome::disk
-                                 ? std::min(groups, most)
-                                 : least_level_on_disk(inputs, leanest, policy, most);
+  std::int64_t least = least_level_on_disk(inputs, leanest, policy, most).value_or(most);
+  if (all_states) least = std::max(least, groups);
   std::optional<PlannedStep> best;
+  const auto writes_too_much = [&](const PlannedStep& step) {
+    return disk_writes(step.program) > inputs.most_disk_writes;
+  };
   for (const std::int64_t level : std::set{least, std::clamp(groups, least, most), most}) {
     inputs.context.homes = groups_on_disk(level, layers);
     std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches);
-    if (step && (!best || step->simulation.step < best->simulation.step * (1 - kWorthWear)))
-      best = std::move(step);
-    if (best && inputs.states_home == StatesHome::disk) break;
+    if (!step || (best && writes_too_much(*step))) continue;
+    if (!best || step->simulation.step < best->simulation.step * (1 - kWorthWear)) best = std::move(step);
+    if (all_states) break;
   }
   return best;
 }
@@ -208,20 +226,18 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   std::vector<std::int64_t> sizes{batch.micro_batch};
   if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots, most_calls);
 
-  const bool disk = inputs.machine.disk_capacity.value > 0;
-  if (inputs.states_home == StatesHome::disk && !disk)
-    fail(ExitCode::usage,
-         "states_home: disk, but the scratch folder's file system has no room; give scratch_dir");
   if (inputs.states_home != StatesHome::disk)
     if (std::optional<PlannedStep> step = plan_with_homes(inputs, policy, sizes)) return std::move(*step);
-  PlanningInputs most = inputs;
-  if (disk && inputs.states_home != StatesHome::host) {
-    if (std::optional<PlannedStep> step = plan_with_disk(inputs, policy, sizes)) return std::move(*step);
+  PlanningInputs with_disk = inputs;
+  if (inputs.find_disk && inputs.states_home != StatesHome::host) inputs.find_disk(with_disk.machine);
+  if (with_disk.machine.disk_capacity.value > 0 && inputs.states_home != StatesHome::host) {
+    if (std::optional<PlannedStep> step = plan_with_disk(with_disk, policy, sizes)) return std::move(*step);
     // Advice is about what is left to change: the rest is on disk already.
-    most.context.homes = groups_on_disk(most_level_on_disk(inputs), inputs.context.architecture.layers);
+    with_disk.context.homes =
+        groups_on_disk(most_level_on_disk(with_disk), inputs.context.architecture.layers);
   }
   batch.micro_batch = sizes.back();
-  throw Error(ExitCode::does_not_fit, smallest_change(most, batch, policy));
+  throw Error(ExitCode::does_not_fit, smallest_change(with_disk, batch, policy));
 }
 
 PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
@@ -247,7 +263,7 @@ PlannedStep use_plan(const PlanningInputs& inputs, const Plan& plan) {
          row.why_not);
   best.table.push_back(row);
   best.table.back().chosen = true;
-  return finished(std::move(best));
+  return finished(std::move(best), inputs.machine);
 }
 
 }  // namespace lazytrain

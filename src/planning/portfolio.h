@@ -28,6 +28,7 @@ struct Evaluation {
 };
 
 struct PlannedStep {
+  Machine machine;  // that it was planned for, its disk included
   Plan plan;
   Program program;
   Simulation simulation;

@@ -28,8 +28,8 @@ DiskRange gradient_range(const LoweringContext& context, const StatePieceSize& p
   return {{from}, align_up({piece.end * context.type_bytes - from}, kDiskAlignment)};
 }
 
-// Of a group's weights or gradient.
-Bytes bytes_on_disk(const LoweringContext& context, std::size_t group) {
+// Of a group's weights, or of its gradient.
+Bytes whole_blocks(const LoweringContext& context, std::size_t group) {
   return align_up({context.groups[group].elements * context.type_bytes}, kDiskAlignment);
 }
 
@@ -40,8 +40,8 @@ Bytes bytes_on_disk(const LoweringContext& context) {
   for (std::size_t g = 0; g < context.groups.size(); ++g) {
     const GroupPlan home = home_of(context, g);
     if (home.states_on_disk) sum += context.state_bytes[g];
-    if (home.gradient_on_disk) sum += bytes_on_disk(context, g);
-    if (home.weights_on_disk) sum += bytes_on_disk(context, g);
+    if (home.gradient_on_disk) sum += whole_blocks(context, g);
+    if (home.weights_on_disk) sum += whole_blocks(context, g);
   }
   return sum;
 }
@@ -65,12 +65,12 @@ void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, S
     }
     if (!home.gradient_on_disk) continue;
     state.disk_gradient[g] = builder.persistent(name_of("disk.grad", index), Tier::disk,
-                                                bytes_on_disk(context, g), true, kDiskAlignment);
-    gradient_bytes = std::max(gradient_bytes, bytes_on_disk(context, g));
+                                                whole_blocks(context, g), true, kDiskAlignment);
+    gradient_bytes = std::max(gradient_bytes, whole_blocks(context, g));
     if (!home.weights_on_disk) continue;
-    state.disk_weights[g] = builder.persistent(name_of("disk.w", index), Tier::disk,
-                                               bytes_on_disk(context, g), true, kDiskAlignment);
-    weight_bytes = std::max(weight_bytes, bytes_on_disk(context, g));
+    state.disk_weights[g] = builder.persistent(name_of("disk.w", index), Tier::disk, whole_blocks(context, g),
+                                               true, kDiskAlignment);
+    weight_bytes = std::max(weight_bytes, whole_blocks(context, g));
   }
   const auto rotation = [&](const char* name, std::size_t count, Bytes bytes) {
     std::vector<BufferId> buffers;
@@ -102,7 +102,7 @@ HostWeights::Use HostWeights::use(std::size_t group) {
   }
   Op read{
       .kind = OpKind::read_weights, .stream = StreamId::disk_read, .layer = static_cast<std::int32_t>(group)};
-  read.bytes = bytes_on_disk(context_, group);
+  read.bytes = whole_blocks(context_, group);
   read.operands = {{OperandRole::input, state_.disk_weights[group], Access::read},
                    {OperandRole::output, chosen->buffer, Access::write}};
   chosen->group = group;
@@ -166,7 +166,7 @@ UpdateLowering::Update UpdateLowering::update(std::size_t group) {
   }
   if (home.weights_on_disk) {
     Op write{.kind = OpKind::write_weights, .stream = StreamId::disk_write, .layer = layer};
-    write.bytes = bytes_on_disk(context_, group);
+    write.bytes = whole_blocks(context_, group);
     write.operands = {{OperandRole::input, weights.buffer, Access::read},
                       {OperandRole::output, state_.disk_weights[group], Access::write}};
     ops.push_back(std::move(write));
@@ -180,7 +180,7 @@ GradientHome gradient_home(const LoweringContext& context, const StateBuffers& s
   Op write{.kind = OpKind::write_gradient,
            .stream = StreamId::disk_write,
            .layer = static_cast<std::int32_t>(group) - 1};
-  write.bytes = bytes_on_disk(context, group);
+  write.bytes = whole_blocks(context, group);
   write.operands = {{OperandRole::input, slot, Access::read},
                     {OperandRole::output, state.disk_gradient[group], Access::write}};
   return {.buffer = slot, .write = std::move(write)};

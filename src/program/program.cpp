@@ -152,6 +152,7 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"dev.db", "boundary gradient"},
                                                             {"host.db", "boundary gradient"},
                                                             {"host.states", "optimizer states"},
+                                                            {"host.stage_grad", "gradients"},
                                                             {"host.stage", "pieces of optimizer states"},
                                                             {"host.slot", "gradients"},
                                                             {"host.weights", "weights"},

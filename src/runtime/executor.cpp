@@ -159,6 +159,7 @@ StepOutcome Executor::train(const Program& program, const StepTokens& tokens, co
   } else {
     check(!pending_.has_value(), "updates are drained before a step without overlap");
     running.update = update;
+    running.update_after_norm = true;
   }
   StepOutcome outcome = run(program, running);
   if (overlapped && outcome.finite) pending_ = update;

@@ -98,6 +98,8 @@ class Executor {
   const Prepared& prepare(const Program& program);
   void reduce_norm(const Program& program, const Op& op, Running& running);
   void update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running);
+  // Whether what update ops would do is done: called by them and what waits for them.
+  [[nodiscard]] bool updates(const Running& running) const;
   void read_disk(Bytes offset, std::span<std::byte> out);
   void write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running, bool update);
   void open_states(const Program& states);

@@ -330,7 +330,8 @@ struct Issue {
       const Bytes offset = program.at(input).offset + op.from;
       const std::span out{at(OperandRole::output), bytes};
       // Where nothing is updated, only the layers' weights are wanted.
-      if (op.kind != OpKind::read_weights && !running.update.has_value()) return;
+      if (op.kind != OpKind::read_weights && (!running.update.has_value() || self.options_.skip_updates))
+        return;
       self.device_.call(stream, [=] { executor->read_disk(offset, out); });
       return;
     }
@@ -392,7 +393,7 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
 }
 
 void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running) {
-  if (!running.update.has_value() || !step_finite_ || options_.skip_updates) return;
+  if (!updates(running)) return;
   const auto begin = Clock::now();
   AdamWStep step = *running.update;
   step.clip_factor = clip_factor_;
@@ -401,6 +402,11 @@ void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements,
     std::this_thread::sleep_until(
         begin + std::chrono::duration_cast<Clock::duration>(
                     std::chrono::duration<double>(static_cast<double>(elements) / options_.optimizer_rate)));
+}
+
+bool Executor::updates(const Running& running) const {
+  if (!running.update.has_value() || options_.skip_updates) return false;
+  return !running.update_after_norm || step_finite_;
 }
 
 namespace {
@@ -426,7 +432,7 @@ void Executor::read_disk(Bytes offset, std::span<std::byte> out) {
 void Executor::write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running,
                           bool update) {
   // What no update has changed is on the disk already.
-  if (update && (!running.update.has_value() || !step_finite_)) return;
+  if (update && !updates(running)) return;
   paced(disk_write_free_, options_.disk_write, bytes.size(), [&] { disk_->write(offset, bytes); });
 }
 

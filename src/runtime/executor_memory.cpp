@@ -53,7 +53,7 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
   open_weights(states);
 }
 
-// A state on disk is zero until it is written: the scratch file is a hole.
+// A state on disk is zero until it is written: so are the scratch file's blocks.
 void Executor::open_states(const Program& states) {
   std::vector<std::vector<StateWindow::Home>> homes(state_layouts_.size());
   std::span<std::byte> stage;
@@ -99,6 +99,7 @@ GroupMemory Executor::group(std::size_t index) const {
 
 std::byte* Executor::address(const Program& program, BufferId buffer) const {
   const Buffer& entry = program.at(buffer);
+  check(entry.tier != Tier::disk, "what is on disk has no address");
   const Arena& arena = entry.tier == Tier::device ? device_arena_ : host_arena_;
   check(entry.offset.value >= 0 && entry.offset + entry.size <= arena.size, "a buffer lies inside its arena");
   return arena.data + entry.offset.value;

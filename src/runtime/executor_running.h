@@ -19,6 +19,9 @@ struct Executor::Running {
   std::int64_t sequences = 0, capacity = 0;  // generation
   std::int64_t head_count = 0;
   std::optional<AdamWStep> update;  // what update_group ops do; none = they do nothing
+  // The updates are this step's and wait for its norm. Those of the step before are known to be good, and the
+  // norm of this step may come while they are still written.
+  bool update_after_norm = false;
   bool token_losses = false, timings = false;
   StepOutcome outcome;
 };

@@ -13,6 +13,7 @@ void poison_all_but(const Program& program, const Op& op, const Arena& device, c
     if (arena.data != nullptr)
       __asan_poison_memory_region(arena.data, static_cast<std::size_t>(arena.size.value));
   const auto open = [&](const Buffer& buffer) {
+    if (buffer.tier == Tier::disk) return;
     const Arena& arena = buffer.tier == Tier::device ? device : host;
     __asan_unpoison_memory_region(arena.data + buffer.offset.value,
                                   static_cast<std::size_t>(buffer.size.value));

@@ -139,7 +139,7 @@ class ScratchFile::Ring {
     while (under_way() > io_uring_sq_ready(&ring_)) {
       const int waited = io_uring_wait_cqe(&ring_, &done);
       if (waited == -EINTR || waited == -EAGAIN) continue;
-      if (waited < 0) return;
+      check(waited >= 0, "the kernel says which requests have ended");
       idle_.push_back(static_cast<std::size_t>(io_uring_cqe_get_data64(done)));
       io_uring_cqe_seen(&ring_, done);
     }
@@ -191,9 +191,13 @@ void ScratchFile::open_unlinked() {
   if (descriptor_ < 0)
     fail(ExitCode::disk, "{}: cannot make a scratch file here: {}; choose another folder", folder_.string(),
          std::strerror(errno));
+  in_memory_ = lies_in_memory(folder_);
+}
+
+bool lies_in_memory(const std::filesystem::path& folder) {
   struct statfs system {};
-  in_memory_ =
-      fstatfs(descriptor_, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+  return statfs(folder.c_str(), &system) == 0 &&
+         (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
 void ScratchFile::make_room() {

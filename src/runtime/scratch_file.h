@@ -15,6 +15,9 @@
 
 namespace lazytrain {
 
+// The folder is a tmpfs or ramfs: what is kept there takes memory, not disk.
+[[nodiscard]] bool lies_in_memory(const std::filesystem::path& folder);
+
 // Ways to reach the disk, best first.
 enum class ScratchMethod : std::uint8_t { uring, direct, cached };
 

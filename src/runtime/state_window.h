@@ -1,5 +1,6 @@
-// Optimizer states between steps, piece by piece, wherever they live: in the host arena as they are, from
-// disk through one buffer that holds a piece at a time and writes it back when another is asked for.
+// Optimizer states and weights between steps, piece by piece, wherever they live: in the host arena as they
+// are, from disk through one buffer that holds a piece at a time and writes it back when another is asked
+// for.
 #pragma once
 
 #include <cstddef>

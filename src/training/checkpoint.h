@@ -137,7 +137,11 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& wish,
 // them. limit <= 0: no limit. A `newest` that does not verify is Error(disk) and deletes nothing.
 void prune_checkpoints(const OutputLock& lock, const std::filesystem::path& newest, std::int64_t limit);
 
-// Space that this user may still fill on the folder's file system (of its nearest parent that exists).
+// The folder, or its nearest parent that exists.
+[[nodiscard]] std::filesystem::path nearest_existing(const std::filesystem::path& folder);
+// Both lie on one file system, or will.
+[[nodiscard]] bool same_file_system(const std::filesystem::path& a, const std::filesystem::path& b);
+// Space that this user may still fill on the folder's file system.
 [[nodiscard]] Bytes free_space(const std::filesystem::path& folder);
 
 // Refuses (Error(disk)) before the first step what will not fit at its largest: (limit + 1) checkpoints, or
@@ -148,6 +152,7 @@ struct DiskNeed {
   std::int64_t checkpoints = 0;  // that the run will write
   std::int64_t limit = 0;        // save_total_limit; <= 0 none
   Bytes model = {};              // the final export
+  Bytes scratch = {};            // what the run keeps on the same file system while it lasts
   bool anew = false;             // the checkpoints that are there are another run's: they make no room
 };
 void check_disk_space(const std::filesystem::path& output_dir, const DiskNeed& need);

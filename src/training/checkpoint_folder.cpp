@@ -269,9 +269,22 @@ void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int6
   if (surplus > 0) sync_directory(lock.folder());
 }
 
-Bytes free_space(const fs::path& folder) {
+fs::path nearest_existing(const fs::path& folder) {
   fs::path existing = fs::absolute(folder);
-  while (!fs::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+  std::error_code ignored;
+  while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
+  return existing;
+}
+
+bool same_file_system(const fs::path& a, const fs::path& b) {
+  struct stat first {
+  }, second{};
+  return stat(nearest_existing(a).c_str(), &first) == 0 && stat(nearest_existing(b).c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev;
+}
+
+Bytes free_space(const fs::path& folder) {
+  const fs::path existing = nearest_existing(folder);
   struct statvfs status {};
   if (statvfs(existing.c_str(), &status) != 0) {
     fail(ExitCode::disk, "{}: cannot ask for its free space: {}", existing.string(), std::strerror(errno));
@@ -289,15 +302,17 @@ void check_disk_space(const fs::path& output_dir, const DiskNeed& need) {
     const auto present = need.anew ? 0 : static_cast<std::int64_t>(list_checkpoints(output_dir).size());
     together = std::min(together, need.limit + 1 - std::min(present, need.limit));
   }
-  const Bytes needed = need.checkpoint * together + need.model;
+  const Bytes needed = need.checkpoint * together + need.model + need.scratch;
   const Bytes free = free_space(output_dir);
   if (needed <= free) return;
-  fail(
-      ExitCode::disk,
-      "output_dir {}: {} checkpoint{} of {} and the trained model of {} need {} more, but {} are free; lower "
-      "save_total_limit, set save_only_model: true, or choose another folder",
-      output_dir.string(), together, together == 1 ? "" : "s", format_bytes(need.checkpoint),
-      format_bytes(need.model), format_bytes(needed), format_bytes(free));
+  fail(ExitCode::disk,
+       "output_dir {}: {} checkpoint{} of {}, the trained model of {}{} need {} more, but {} are free; lower "
+       "save_total_limit, set save_only_model: true, or choose another folder",
+       output_dir.string(), together, together == 1 ? "" : "s", format_bytes(need.checkpoint),
+       format_bytes(need.model),
+       need.scratch.value > 0 ? fmt::format(" and {} of scratch on the same disk", format_bytes(need.scratch))
+                              : "",
+       format_bytes(needed), format_bytes(free));
 }
 
 }  // namespace lazytrain

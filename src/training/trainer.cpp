@@ -81,16 +81,16 @@ class Trainer {
     prepare_evaluation();
     std::vector<const Program*> programs{&run.program, &update_};
     if (evaluate_) programs.push_back(&*evaluate_);
+    continues_ = run.resume && lies_in(*run.resume, config_.output_dir);
+    check_space();
     session_.allocate(programs);
     if (run.resume)
       restore(*run.resume);
     else
       session_.load(run.model);
-    continues_ = run.resume && lies_in(*run.resume, config_.output_dir);
     // An older checkpoint is saved again before this run ends: `auto` takes what was written last.
     if (continues_ && list_checkpoints(config_.output_dir).back().serial == run.resume->serial())
       last_save_ = state_.step;
-    check_space();
   }
 
   TrainingResult train() {
@@ -347,18 +347,21 @@ class Trainer {
     states.release();
   }
 
+  // Before memory is taken and the model is read.
   void check_space() {
+    const std::int64_t done = run_.resume ? run_.resume->step() : 0;
     Bytes checkpoint;
     for (std::size_t g = 0; g < session_.context().groups.size(); ++g)
       checkpoint += session_.weight_bytes(g) + session_.state_layouts()[g].bytes;
     const Bytes model = run_.model.check_export(config_.output_dir);
     // Without save_steps one checkpoint still: a signal, or an export that fails, saves one.
-    const std::int64_t saves =
-        config_.save_steps > 0 ? (total_steps_ - state_.step) / config_.save_steps + 1 : 1;
+    const std::int64_t saves = config_.save_steps > 0 ? (total_steps_ - done) / config_.save_steps + 1 : 1;
+    const bool shared = same_file_system(run_.session.scratch_folder, config_.output_dir);
     check_disk_space(config_.output_dir, {.checkpoint = config_.save_only_model ? model : checkpoint,
                                           .checkpoints = std::max<std::int64_t>(1, saves),
                                           .limit = config_.save_total_limit.value_or(0),
                                           .model = model,
+                                          .scratch = shared ? run_.program.disk_bytes : Bytes{0},
                                           .anew = !continues_});
   }
 

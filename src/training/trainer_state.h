@@ -13,7 +13,7 @@
 namespace lazytrain {
 
 struct TrainerState {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
   std::int64_t step = 0;     // optimizer steps finished
   std::int64_t updates = 0;  // of these, with an update (finite)
   std::int64_t tokens = 0;   // real tokens seen
