@@ -134,7 +134,7 @@ Machine machine_of(const RunConfig& config) {
 }
 
 std::filesystem::path scratch_folder(const RunConfig& config) {
-  if (config.scratch_dir) return *config.scratch_dir;
+  if (config.scratch_dir && !config.scratch_dir->empty()) return *config.scratch_dir;
   return config.output_dir.empty() ? "." : config.output_dir;
 }
 

@@ -172,6 +172,21 @@ std::optional<std::int64_t> least_level_on_disk(PlanningInputs inputs, const Bat
   return std::nullopt;
 }
 
+// ", or ...": the room on disk that would help; empty where none would.
+std::string offer_of_a_larger_disk(PlanningInputs inputs, const BatchGeometry& batch,
+                                   const std::string& policy) {
+  constexpr std::size_t kMostPieces = 20'000;  // beyond, looking takes too long
+  std::size_t pieces = 0;
+  for (const std::vector<StatePieceSize>& group : inputs.context.state_pieces) pieces += group.size();
+  const std::int64_t layers = inputs.context.architecture.layers, most = most_disk_level(layers);
+  if (pieces > kMostPieces || most_level_on_disk(inputs) == most) return "";
+  const std::optional<std::int64_t> level = least_level_on_disk(inputs, batch, policy, most);
+  if (!level) return "";
+  inputs.context.homes = groups_on_disk(*level, layers);
+  return fmt::format(", or a {} with {} free (it has {})", inputs.disk_key,
+                     format_bytes(bytes_on_disk(inputs.context)), format_bytes(inputs.machine.disk_capacity));
+}
+
 // Plans with ever more on disk, from the least that fits; the fastest in simulation. More on disk has to earn
 // its wear.
 std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::string& policy,
@@ -233,8 +248,11 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   if (with_disk.machine.disk_capacity.value > 0 && inputs.states_home != StatesHome::host) {
     if (std::optional<PlannedStep> step = plan_with_disk(with_disk, policy, sizes)) return std::move(*step);
     // Advice is about what is left to change: the rest is on disk already.
+    batch.micro_batch = sizes.back();
+    const std::string larger_disk = offer_of_a_larger_disk(with_disk, batch, policy);
     with_disk.context.homes =
         groups_on_disk(most_level_on_disk(with_disk), inputs.context.architecture.layers);
+    throw Error(ExitCode::does_not_fit, smallest_change(with_disk, batch, policy) + larger_disk);
   }
   batch.micro_batch = sizes.back();
   throw Error(ExitCode::does_not_fit, smallest_change(with_disk, batch, policy));

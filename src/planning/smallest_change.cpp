@@ -41,6 +41,14 @@ class Advice {
     std::string text, give;
     const auto offer = [&](const std::string& what) { give += (give.empty() ? "give " : ", or ") + what; };
     const std::string of = policy_ == "auto" ? "" : fmt::format(" of policy {}", policy_);
+    if (device && host && *device <= device_has && *host <= host_has) {
+      // What a plan needs at the least is known, but this policy finds no placement for it.
+      text = fmt::format("policy {} finds no placement within the budgets of {} on the {} and {} on the host",
+                         policy_, format_bytes(device_has), unified ? "one tier" : "device",
+                         format_bytes(host_has));
+      return text + (policy_ != "auto" && fits("auto", batch_) ? "; give policy: auto, or larger budgets"
+                                                               : "; give larger budgets");
+    }
     if (device) {
       text = fmt::format("the {} budget of {} is too small: the leanest plan{} needs {}",
                          unified ? "memory" : "device", format_bytes(device_has), of, format_bytes(*device));

@@ -111,8 +111,8 @@ std::int64_t blocks_for(const std::filesystem::path& folder) {
       std::min(free / 2 / static_cast<double>(kBlock.value), static_cast<double>(kMostBlocks)));
   if (blocks < 2)
     fail(ExitCode::disk,
-         "{}: {} are free, too little to measure the disk; free some space or choose another folder",
-         folder.string(), format_bytes({static_cast<std::int64_t>(free)}));
+         "{}: {} are free, and measuring the disk takes {}; free some space or choose another folder",
+         folder.string(), format_bytes({static_cast<std::int64_t>(free)}), format_bytes(kBlock * 4));
   return blocks;
 }
 

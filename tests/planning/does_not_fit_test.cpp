@@ -1,6 +1,8 @@
 // The sentence that says what does not fit: its figures are true, and what it offers works.
 #include <gtest/gtest.h>
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 #include "core/units.h"
 
@@ -110,6 +112,20 @@ TEST(DoesNotFit, StatesGoToDiskWhereTheHostIsTooSmallAndOnlyThen) {
   EXPECT_EQ(
       refusal(inputs, "auto").rfind("the scratch folder has 1.0 kB free and all optimizer states need ", 0),
       0U);
+}
+
+TEST(DoesNotFit, ALargerDiskIsOfferedWhereItHelps) {
+  PlanningInputs inputs = small_inputs(8, kBatch);
+  inputs.machine.disk_capacity = {std::int64_t{1} << 30};
+  inputs.machine.disk_read = inputs.machine.disk_write = 1;
+  const Bytes roomy = plan_step(inputs, "auto").program.host_bytes;
+  inputs.machine.host_capacity = {static_cast<std::int64_t>(0.6 * static_cast<double>(roomy.value))};
+  const Bytes needed = plan_step(inputs, "auto").program.disk_bytes;
+  inputs.machine.disk_capacity = {needed.value / 2};
+  const std::string sentence = refusal(inputs, "auto");
+  EXPECT_NE(sentence.find(fmt::format(", or a scratch_dir with {} free", format_bytes(needed))),
+            std::string::npos)
+      << sentence;
 }
 
 // What a run has on disk is what the least budget of the host asks for, found by looking at every level.
