@@ -306,12 +306,14 @@ void check_disk_space(const fs::path& output_dir, const DiskNeed& need) {
   const Bytes free = free_space(output_dir);
   if (needed <= free) return;
   fail(ExitCode::disk,
-       "output_dir {}: {} checkpoint{} of {}, the trained model of {}{} need {} more, but {} are free; lower "
+       "output_dir {}: {} checkpoint{} of {} and the trained model of {}{} need {} more, but {} are free; "
+       "lower "
        "save_total_limit, set save_only_model: true, or choose another folder",
        output_dir.string(), together, together == 1 ? "" : "s", format_bytes(need.checkpoint),
        format_bytes(need.model),
-       need.scratch.value > 0 ? fmt::format(" and {} of scratch on the same disk", format_bytes(need.scratch))
-                              : "",
+       need.scratch.value > 0
+           ? fmt::format(", beside {} of scratch on the same disk,", format_bytes(need.scratch))
+           : "",
        format_bytes(needed), format_bytes(free));
 }
 
