@@ -64,6 +64,7 @@ Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batc
   add_load_batch(builder, common, batch_rows);
   const auto micro_batches = static_cast<std::int32_t>(batch.micro_batches());
   std::vector<BufferId> boundary;
+  boundary.reserve(static_cast<std::size_t>(micro_batches));
   for (std::int32_t m = 0; m < micro_batches; ++m)
     boundary.push_back(
         gathered_boundary(builder, state, common, m, boundary_bytes(context, batch.rows_of(m))));

@@ -146,7 +146,7 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
     case OpKind::offload_head_gradient: {
       // Rows that a tied head's gradient leaves in fp32: to copy an element takes about as long as to round
       // it.
-      const auto rows = static_cast<double>((op.bytes.value - op.elements * program.type_bytes) / 4);
+      const double rows = static_cast<double>(op.bytes.value - op.elements * program.type_bytes) / 4;
       if (!is_link(op.stream)) return overhead + (elements + rows) * costs.offload_gradient_per_element;
       break;
     }

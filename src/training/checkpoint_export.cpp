@@ -30,8 +30,9 @@ void export_checkpoint(const Checkpoint& checkpoint, const ModelFolder& model,
   model.export_to(out, dtype, [&](std::size_t group, std::int64_t first, std::span<float> values) {
     if (!open || open->group != group) {
       if (before_group) before_group();
-      open.emplace(group, checkpoint.map(fmt::format("group-{:03}.weights", group)),
-                   checkpoint.map(fmt::format("group-{:03}.states", group)));
+      open.emplace(Open{.group = group,
+                        .weights = checkpoint.map(fmt::format("group-{:03}.weights", group)),
+                        .states = checkpoint.map(fmt::format("group-{:03}.states", group))});
       if (std::ssize(open->weights.bytes()) < model.groups()[group].elements * state.type_bytes ||
           std::ssize(open->states.bytes()) != layouts[group].bytes.value)
         fail(ExitCode::model_file, "{}: group {} has not the size that this model needs",
