@@ -40,8 +40,7 @@ int run(const Options& options) {
   if (config.max_steps > 0) {
     if (planned.program.disk_bytes.value > 0)
       print("  {} steps write {:.3g} TB to {}\n", config.max_steps,
-            disk_writes(planned.program).gigabytes() * static_cast<double>(config.max_steps) / 1e3,
-            scratch_folder(config).string());
+            run_writes(planned.program, config.max_steps).gigabytes() / 1e3, scratch_folder(config).string());
     require_few_writes(config, planned.program, config.max_steps);
   } else if (planned.program.disk_bytes.value > 0) {
     print(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/disk_space.h"
 #include "core/log.h"
 #include "core/system_memory.h"
 #include "core/threads.h"
@@ -11,7 +12,6 @@
 #include "runtime/profiler.h"
 #include "runtime/scratch_file.h"
 #include "runtime/workspace.h"
-#include "training/checkpoint.h"
 #include "training/moments.h"
 
 namespace lazytrain {
@@ -154,10 +154,12 @@ Bytes most_disk_writes(const RunConfig& config, std::int64_t steps) {
   return {static_cast<std::int64_t>(std::min(bytes, 1e18))};
 }
 
+Bytes run_writes(const Program& program, std::int64_t steps) {
+  return disk_writes(program) * steps + program.disk_bytes;
+}
+
 void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps) {
-  // Loading writes all of it once.
-  const Bytes written = disk_writes(program) * steps + program.disk_bytes;
-  const double terabytes = static_cast<double>(written.value) / 1e12;
+  const double terabytes = run_writes(program, steps).gigabytes() / 1e3;
   if (terabytes <= config.max_disk_writes_tb) return;
   const std::string less = config.states_home == "disk" ? "states_home: auto"
                            : emulated(config)           ? "a larger host_memory that keeps more off the disk"

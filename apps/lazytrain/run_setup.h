@@ -36,6 +36,8 @@ std::filesystem::path scratch_folder(const RunConfig& config);
 SessionOptions options_for(SessionOptions options, const RunConfig& config, const Plan& plan);
 // What max_disk_writes_tb leaves each of so many steps.
 Bytes most_disk_writes(const RunConfig& config, std::int64_t steps);
+// What a run of `steps` steps writes to the scratch disk: each step's, and all of it once when it is loaded.
+Bytes run_writes(const Program& program, std::int64_t steps);
 // Error(usage) where a run of `steps` steps would write more to the scratch disk than max_disk_writes_tb.
 void require_few_writes(const RunConfig& config, const Program& program, std::int64_t steps);
 // How costs are measured for a run: with its threads, types and slots; quickly.

@@ -4,16 +4,12 @@
 
 namespace lazytrain {
 
-namespace {
-
-Bytes largest_layer(const LoweringContext& context) {
+std::int64_t largest_layer(const LoweringContext& context) {
   std::int64_t largest = 0;
   for (const ParameterGroup& group : context.groups)
     if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
-  return {largest * context.type_bytes};
+  return largest;
 }
-
-}  // namespace
 
 StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& context) {
   StateBuffers state;
@@ -72,7 +68,7 @@ WeightSlots::WeightSlots(ProgramBuilder& builder, const LoweringContext& context
                          std::int64_t slots)
     : builder_(builder), context_(context), host_(host) {
   if (builder.unified()) return;
-  const Bytes largest = largest_layer(context);
+  const Bytes largest{largest_layer(context) * context.type_bytes};
   for (std::int64_t k = 0; k < std::min(slots, context.architecture.layers); ++k)
     slots_.push_back({.buffer = builder.persistent(name_of("dev.slot", k), Tier::device, largest, false)});
 }

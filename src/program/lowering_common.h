@@ -100,6 +100,9 @@ inline std::string name_of(const char* prefix, std::int64_t index, std::int64_t 
                          : fmt::format("{}[{}]m{}", prefix, index, micro_batch);
 }
 
+// Elements of the largest decoder layer.
+std::int64_t largest_layer(const LoweringContext& context);
+
 // Constants, index arrays and scratch that every kind of step has on the device; no scratch where `workspace`
 // is 0 (a training step has one for each of its phases).
 struct DeviceCommon {

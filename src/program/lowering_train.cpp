@@ -30,13 +30,11 @@ class TrainLowering {
         gradient_rows_(builder_.transient(builder_.unified() ? "dev.rows" : "host.rows", builder_.host_tier(),
                                           gradient_rows_bytes(context, plan.batch))),
         weights_(builder_, context, host_weights_, plan.weight_slots) {
-    std::int64_t largest = 0;
-    for (const ParameterGroup& group : context_.groups)
-      if (group.kind == GroupKind::layer) largest = std::max(largest, group.elements);
+    const Bytes largest{largest_layer(context) * 4};
     const std::int64_t slots =
         builder_.unified() ? 1 : std::min(plan.gradient_slots, context.architecture.layers);
     for (std::int64_t k = 0; k < slots; ++k)
-      accumulators_.push_back(builder_.transient(name_of("dev.acc", k), Tier::device, {largest * 4}));
+      accumulators_.push_back(builder_.transient(name_of("dev.acc", k), Tier::device, largest));
     boundary_.assign(static_cast<std::size_t>(layers_) + 1,
                      std::vector<BufferId>(static_cast<std::size_t>(micro_batches_), -1));
     stash_ = boundary_;

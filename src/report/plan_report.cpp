@@ -85,8 +85,7 @@ std::string step_summary(const PlannedStep& step, const Machine& machine, const 
     const Bytes written = disk_writes(step.program);
     text += fmt::format(
         "  on disk: states of {} of {} groups, gradients of {}, weights of {}; a step reads {} and writes {} "
-        "({:.3g} TB in "
-        "1,000 steps)\n",
+        "({:.3g} TB in 1,000 steps)\n",
         count(&GroupPlan::states_on_disk), plan.groups.size(), count(&GroupPlan::gradient_on_disk),
         count(&GroupPlan::weights_on_disk), format_bytes(disk_reads(step.program)), format_bytes(written),
         written.gigabytes());

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/disk_space.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/random.h"
@@ -102,17 +102,12 @@ double rate_of_both(const Phase& written, const Buffer& from, const Phase& read,
 
 // How many blocks the measurement may take; the folder may not be there yet.
 std::int64_t blocks_for(const std::filesystem::path& folder) {
-  std::error_code made;
-  std::filesystem::create_directories(folder, made);  // if it fails, ScratchFile says why
-  struct statvfs space {};
-  if (made || statvfs(folder.c_str(), &space) != 0) return 2;
-  const double free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  const auto blocks = static_cast<std::int64_t>(
-      std::min(free / 2 / static_cast<double>(kBlock.value), static_cast<double>(kMostBlocks)));
+  const Bytes free = free_space(folder);
+  const std::int64_t blocks = std::min(free.value / 2 / kBlock.value, kMostBlocks);
   if (blocks < 2)
     fail(ExitCode::disk,
          "{}: {} are free, and measuring the disk takes {}; free some space or choose another folder",
-         folder.string(), format_bytes({static_cast<std::int64_t>(free)}), format_bytes(kBlock * 4));
+         folder.string(), format_bytes(free), format_bytes(kBlock * 4));
   return blocks;
 }
 
@@ -162,12 +157,8 @@ DiskRates measure_disk(const std::filesystem::path& folder) {
 }
 
 std::filesystem::path disk_rates_file(const std::filesystem::path& folder) {
-  // The nearest folder that is there is on the file system that will hold the others.
-  std::error_code ignored;
-  std::filesystem::path existing = std::filesystem::absolute(folder, ignored);
   struct stat status {};
-  while (stat(existing.c_str(), &status) != 0 && existing.has_relative_path())
-    existing = existing.parent_path();
+  stat(nearest_existing(folder).c_str(), &status);
   const char* wish = std::getenv("LAZYTRAIN_IO");
   const std::string text =
       fmt::format("{} | {}:{} | {} | {}", kGeneration, major(status.st_dev), minor(status.st_dev),

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/magic.h>
-#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/disk_space.h"
 #include "core/error.h"
 
 namespace lazytrain {
@@ -36,14 +36,6 @@ bool again(int error) {
 // After a transfer of `done` bytes the next one must start aligned, too.
 std::size_t whole_blocks(std::size_t done) {
   return done / kDiskAlignment * kDiskAlignment;
-}
-
-Bytes free_bytes(int descriptor) {
-  struct statvfs space {};
-  if (fstatvfs(descriptor, &space) != 0) return {INT64_MAX};  // unknown: let the allocation tell
-  Bytes free{};
-  if (__builtin_mul_overflow(space.f_bavail, space.f_frsize, &free.value)) return {INT64_MAX};
-  return free;
 }
 
 }  // namespace
@@ -204,10 +196,10 @@ void ScratchFile::make_room() {
   const auto no_room = [&](const char* reason) {
     fail(ExitCode::disk,
          "{}: the scratch file needs {}, {} are free{}; free some space or choose another folder",
-         folder_.string(), format_bytes(size_), format_bytes(free_bytes(descriptor_)), reason);
+         folder_.string(), format_bytes(size_), format_bytes(free_space(folder_)), reason);
   };
   // Asked first: allocating until nothing is left would take the disk from everybody for a while.
-  if (size_ > free_bytes(descriptor_)) no_room("");
+  if (size_ > free_space(folder_)) no_room("");
   int result = 0;
   do result = fallocate(descriptor_, 0, 0, size_.value);
   while (result != 0 && errno == EINTR);

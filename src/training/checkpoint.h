@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/disk_space.h"
 #include "core/file.h"
 #include "core/units.h"
 
@@ -136,13 +137,6 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& wish,
 // Verifies `newest` (reads it back), then deletes the oldest until `limit` are left, `newest` always among
 // them. limit <= 0: no limit. A `newest` that does not verify is Error(disk) and deletes nothing.
 void prune_checkpoints(const OutputLock& lock, const std::filesystem::path& newest, std::int64_t limit);
-
-// The folder, or its nearest parent that exists.
-[[nodiscard]] std::filesystem::path nearest_existing(const std::filesystem::path& folder);
-// Both lie on one file system, or will.
-[[nodiscard]] bool same_file_system(const std::filesystem::path& a, const std::filesystem::path& b);
-// Space that this user may still fill on the folder's file system.
-[[nodiscard]] Bytes free_space(const std::filesystem::path& folder);
 
 // Refuses (Error(disk)) before the first step what will not fit at its largest: (limit + 1) checkpoints, or
 // `checkpoints` of them if that is fewer or there is no limit, and the final model, less what is there

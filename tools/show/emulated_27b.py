@@ -109,14 +109,11 @@ class Emulation:
         return {
             **self.base, "calibration": self.costs_file(host), "per_device_train_batch_size": host.slots,
             "link_h2d_gbps": rate, "link_d2h_gbps": rate, "link_duplex_gbps": host.duplex * rate,
+            "disk_read_gbps": host.disk_read / BYTES / slow, "disk_write_gbps": host.disk_write / BYTES / slow,
             "optimizer_gparams_per_s": host.optimizer / BYTES / slow / 1e9,
             "device_memory": f"{1e3 * host.device / BYTES:.0f}MB",
             "host_memory": f"{STATE_BYTES / 1e6 + 1e3 * host.pool / BYTES:.0f}MB", **changes,
         }
-
-    def disk_rates(self, host):
-        """GB/s read and written; there is no key of run.yaml for them yet."""
-        return tuple(rate / BYTES / self.slowdown(host) for rate in (host.disk_read, host.disk_write))
 
     def run(self, command, settings, *arguments):
         """What the program printed; SystemExit with its last words where it fails."""
