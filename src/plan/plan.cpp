@@ -25,8 +25,10 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     if (boundary.device_micro_batches < 0 || boundary.device_micro_batches > micro_batches)
       refuse(fmt::format("a boundary has {} of {} micro-batches on the device", boundary.device_micro_batches,
                          micro_batches));
+  for (const BoundaryPlan& boundary : plan.boundaries)
+    if (boundary.disk_micro_batches != 0) refuse("boundaries on disk are not something this version can run");
   for (const LayerPlan& layer : plan.layers) {
-    if (layer.weights_resident) refuse("resident weights are not something this version can run");
+    if (layer.stash_disk_micro_batches != 0) refuse("stashes on disk are not something this version can run");
     if (layer.stash_device_micro_batches < 0 || layer.stash_device_micro_batches > micro_batches)
       refuse(fmt::format("a stash has {} of {} micro-batches on the device", layer.stash_device_micro_batches,
                          micro_batches));
@@ -44,6 +46,7 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
         fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const GroupPlan& home = plan.groups[g];
+    if (home.on_device) refuse("resident layers are not something this version can run");
     if (home.weights_on_disk && !home.gradient_on_disk)
       refuse("weights are on disk only beside gradients on disk");
     if (!home.gradient_on_disk) continue;
@@ -86,16 +89,19 @@ nlohmann::json to_json(const Plan& plan) {
   nlohmann::json boundaries = nlohmann::json::array(), layers = nlohmann::json::array();
   for (const BoundaryPlan& boundary : plan.boundaries)
     boundaries.push_back(
-        {{"materialised", boundary.materialised}, {"device_micro_batches", boundary.device_micro_batches}});
+        {{"materialised", boundary.materialised},
+         {"device_micro_batches", boundary.device_micro_batches},
+         {"disk_micro_batches", boundary.disk_micro_batches}});
   for (const LayerPlan& layer : plan.layers)
     layers.push_back({{"stash", to_string(layer.stash)},
                       {"stash_device_micro_batches", layer.stash_device_micro_batches},
-                      {"weights_resident", layer.weights_resident}});
+                      {"stash_disk_micro_batches", layer.stash_disk_micro_batches}});
   nlohmann::json groups = nlohmann::json::array();
   for (const GroupPlan& group : plan.groups)
     groups.push_back({{"states_on_disk", group.states_on_disk},
                       {"gradient_on_disk", group.gradient_on_disk},
-                      {"weights_on_disk", group.weights_on_disk}});
+                      {"weights_on_disk", group.weights_on_disk},
+                      {"on_device", group.on_device}});
   return {{"version", Plan::kVersion},
           {"policy", plan.policy},
           {"slots", plan.batch.slots},
@@ -134,20 +140,22 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
   for (const nlohmann::json& entry : fields.array("boundaries")) {
     const JsonFields boundary(entry, where + ": boundaries", ExitCode::usage);
     plan.boundaries.push_back({.materialised = boundary.boolean("materialised"),
-                               .device_micro_batches = boundary.integer("device_micro_batches", 0, kMost)});
+                               .device_micro_batches = boundary.integer("device_micro_batches", 0, kMost),
+                               .disk_micro_batches = boundary.integer("disk_micro_batches", 0, kMost)});
   }
   for (const nlohmann::json& entry : fields.array("layers")) {
     const JsonFields layer(entry, where + ": layers", ExitCode::usage);
     plan.layers.push_back(
         {.stash = stash_level_from(layer.text("stash")),
          .stash_device_micro_batches = layer.integer("stash_device_micro_batches", 0, kMost),
-         .weights_resident = layer.boolean("weights_resident")});
+         .stash_disk_micro_batches = layer.integer("stash_disk_micro_batches", 0, kMost)});
   }
   for (const nlohmann::json& entry : fields.array("groups")) {
     const JsonFields group(entry, where + ": groups", ExitCode::usage);
     plan.groups.push_back({.states_on_disk = group.boolean("states_on_disk"),
                            .gradient_on_disk = group.boolean("gradient_on_disk"),
-                           .weights_on_disk = group.boolean("weights_on_disk")});
+                           .weights_on_disk = group.boolean("weights_on_disk"),
+                           .on_device = group.boolean("on_device")});
   }
   plan.weight_slots = fields.integer("weight_slots", 1, 1024);
   plan.fetch_lead = fields.integer("fetch_lead", 0, 1 << 20);

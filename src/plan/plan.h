@@ -2,9 +2,9 @@
 // layer stashes, which weights stay, how far ahead transfers may start, and when the optimizer runs.
 // `program` lowers it to operations and adds no choice of its own. A Plan can never change a result.
 //
-// Shares of an object between device and host are split by micro-batch: the first n micro-batches live on the
-// device, the others on the host (backward meets the first ones first, so the fetches of the others hide
-// behind them).
+// Shares of an object between the tiers are split by micro-batch: the first n micro-batches live on the
+// device, the last d on disk, those between on the host (backward meets the first ones first, so the fetches
+// of the others hide behind them).
 #pragma once
 
 #include <cstdint>
@@ -37,25 +37,30 @@ struct BatchGeometry {
 struct BoundaryPlan {
   bool materialised = true;  // kept from the forward to the backward
   std::int64_t device_micro_batches =
-      0;  // of these many micro-batches the home is the device, of the rest the host
+      0;  // of these many micro-batches, the first ones, the home is the device
+  std::int64_t disk_micro_batches = 0;  // of these many, the last ones, the disk; of the rest the host
 };
 
 struct LayerPlan {
   StashLevel stash = StashLevel::none;
   std::int64_t stash_device_micro_batches = 0;
-  bool weights_resident = false;  // loaded once a step and kept; only meaningful on tiered machines
+  std::int64_t stash_disk_micro_batches = 0;
 };
 
-// Where what the optimizer has of a parameter group lives between uses. Not on disk is on the host.
+// Where what the optimizer has of a parameter group lives between uses. Neither on disk nor on the device is
+// on the host.
 struct GroupPlan {
   bool states_on_disk = false;    // moments, and the residuals of the masters
   bool gradient_on_disk = false;  // of decoder layers alone, and only beside states on disk
   bool weights_on_disk = false;   // likewise, and only beside gradients on disk
+  // A resident layer: weights, gradient and optimizer states live on the device and it is updated there;
+  // nothing of it crosses a link. Decoder layers alone, on tiered machines, and nothing of them on disk.
+  bool on_device = false;
   bool operator==(const GroupPlan&) const = default;
 };
 
 struct Plan {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
 
   std::string policy;
   BatchGeometry batch;

@@ -39,11 +39,13 @@ std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
 // The two plans lower to the same Program.
 bool same_decisions(const Plan& a, const Plan& b) {
   const auto same_boundary = [](const BoundaryPlan& x, const BoundaryPlan& y) {
-    return x.materialised == y.materialised && x.device_micro_batches == y.device_micro_batches;
+    return x.materialised == y.materialised && x.device_micro_batches == y.device_micro_batches &&
+           x.disk_micro_batches == y.disk_micro_batches;
   };
   const auto same_layer = [](const LayerPlan& x, const LayerPlan& y) {
     if (x.stash != y.stash) return false;
-    return x.stash == StashLevel::none || x.stash_device_micro_batches == y.stash_device_micro_batches;
+    return x.stash == StashLevel::none || (x.stash_device_micro_batches == y.stash_device_micro_batches &&
+                                           x.stash_disk_micro_batches == y.stash_disk_micro_batches);
   };
   const auto knobs = [](const Plan& plan) {
     return std::tuple(plan.weight_slots, plan.fetch_lead, plan.offload_lag, plan.gradient_slots,

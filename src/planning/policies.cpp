@@ -19,10 +19,8 @@ Plan blank_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const 
   plan.optimizer_overlap = inputs.optimizer_overlap.value_or(true);
   plan.cost_fingerprint = fingerprint(inputs.costs);
   const auto layers = static_cast<std::size_t>(inputs.context.architecture.layers);
-  plan.boundaries.assign(layers + 1, {.materialised = true, .device_micro_batches = batch.micro_batches()});
-  plan.layers.assign(layers, {.stash = StashLevel::none,
-                              .stash_device_micro_batches = batch.micro_batches(),
-                              .weights_resident = false});
+  plan.boundaries.assign(layers + 1, {.device_micro_batches = batch.micro_batches()});
+  plan.layers.assign(layers, {.stash_device_micro_batches = batch.micro_batches()});
   return plan;
 }
 
