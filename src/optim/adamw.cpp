@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "device/cpu/instruction_set.h"
+#include "optim/adamw_block_avx512.h"
 #include "optim/adamw_sweep.h"
 
 namespace lazytrain {
@@ -70,20 +71,58 @@ void sweep(InstructionSet set, std::int64_t begin, std::int64_t count, std::int6
   }
 }
 
+template <typename Gradient, typename Weight>
+void block_baseline(const BlockView<Gradient, Weight, std::uint8_t>& block, BlockScale& scale,
+                    std::int64_t first, const AdamWScalars& k) {
+  eight_bit_block(block, scale, first, k, decode_block_baseline, encode_block_baseline);
+}
+
+template <typename Gradient, typename Weight>
+[[gnu::target("avx2")]] void block_avx2(const BlockView<Gradient, Weight, std::uint8_t>& block,
+                                        BlockScale& scale, std::int64_t first, const AdamWScalars& k) {
+  eight_bit_block(block, scale, first, k, decode_block_avx2, encode_block_avx2);
+}
+
+template <typename Gradient, typename Weight>
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void block_avx512(
+    const BlockView<Gradient, Weight, std::uint8_t>& block, BlockScale& scale, std::int64_t first,
+    const AdamWScalars& k) {
+  if constexpr (std::is_same_v<Weight, bfloat16>) {
+    BlockMoments moments;
+    const BlockCodes codes{.exp_avg = block.exp_avg, .root = block.second};
+    prefetch_block(block.weight);
+    prefetch_block(block.residual);
+    const BlockScale largest = moments_block_avx512(block.gradient, codes, scale, k, moments);
+    if (std::isinf(largest.root)) {
+      weights_body(block.weight, block.residual, moments.exp_avg, moments.denominator, first, k);
+      scale = stored_scale(cut_infinite(moments.exp_avg, moments.root));
+      encode_block_avx512(moments.exp_avg, moments.root, inverse(scale), codes);
+      return;
+    }
+    scale = stored_scale(largest);
+    prefetch_block(block.gradient + kStateBlock);
+    prefetch_block(codes.exp_avg + kStateBlock);
+    prefetch_block(codes.root + kStateBlock);
+    weights_block_avx512(moments, inverse(scale), codes, block.weight, block.residual, first, k);
+  } else {
+    eight_bit_block(block, scale, first, k, decode_block_avx512, encode_block_avx512);
+  }
+}
+
 template <typename Gradient, typename Weight, bool kEightBit>
 void slice_baseline(const TensorSlice& slice, const AdamWScalars& s) {
-  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_baseline, encode_block_baseline);
+  slice_body<Gradient, Weight, kEightBit>(slice, s, block_baseline<Gradient, Weight>);
 }
 
 template <typename Gradient, typename Weight, bool kEightBit>
 [[gnu::target("avx2")]] void slice_avx2(const TensorSlice& slice, const AdamWScalars& s) {
-  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_avx2, encode_block_avx2);
+  slice_body<Gradient, Weight, kEightBit>(slice, s, block_avx2<Gradient, Weight>);
 }
 
 template <typename Gradient, typename Weight, bool kEightBit>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")]] void slice_avx512(
     const TensorSlice& slice, const AdamWScalars& s) {
-  slice_body<Gradient, Weight, kEightBit>(slice, s, decode_block_avx512, encode_block_avx512);
+  slice_body<Gradient, Weight, kEightBit>(slice, s, block_avx512<Gradient, Weight>);
 }
 
 using SliceFunction = void (*)(const TensorSlice&, const AdamWScalars&);

@@ -55,13 +55,10 @@ template <typename Gradient, bool kHasWeight>
 // One block of 256. Moments are floats here in either precision: `second` is v, or r = sqrt(v) where they
 // come from codes; then the block's largest |m| and r are returned. The work is cut in two loops because one
 // body with a square root and a division behind each other is longer than processors look ahead.
-template <typename Gradient, typename Weight, bool kEightBit>
-[[gnu::always_inline]] inline BlockScale block_body(const Gradient* __restrict gradient,
-                                                    Weight* __restrict weight,
-                                                    std::uint16_t* __restrict residual,
-                                                    float* __restrict exp_avg, float* __restrict second,
-                                                    std::int64_t first, const AdamWScalars& k) {
-  alignas(64) float denominator[kStateBlock];
+template <typename Gradient, bool kEightBit>
+[[gnu::always_inline]] inline BlockScale moments_body(const Gradient* __restrict gradient,
+                                                      float* __restrict exp_avg, float* __restrict second,
+                                                      float* __restrict denominator, const AdamWScalars& k) {
   std::int32_t largest_m = 0;  // bits: floats without a sign are ordered like integers
   std::int32_t largest_r = 0;
   for (std::int64_t i = 0; i < kStateBlock; ++i) {
@@ -80,6 +77,13 @@ template <typename Gradient, typename Weight, bool kEightBit>
       denominator[i] = std::sqrt(v) / k.root_c2 + k.eps;
     }
   }
+  return {.exp_avg = std::bit_cast<float>(largest_m), .root = std::bit_cast<float>(largest_r)};
+}
+template <typename Weight>
+[[gnu::always_inline]] inline void weights_body(Weight* __restrict weight, std::uint16_t* __restrict residual,
+                                                const float* __restrict exp_avg,
+                                                const float* __restrict denominator, std::int64_t first,
+                                                const AdamWScalars& k) {
   std::uint32_t dither = static_cast<std::uint32_t>(first) * kRoundingStride;
   for (std::int64_t i = 0; i < kStateBlock; ++i) {
     const float change = k.negative_step * exp_avg[i] / denominator[i];
@@ -95,7 +99,17 @@ template <typename Gradient, typename Weight, bool kEightBit>
       weight[i] = weight[i] * k.keep + change;
     }
   }
-  return {.exp_avg = std::bit_cast<float>(largest_m), .root = std::bit_cast<float>(largest_r)};
+}
+template <typename Gradient, typename Weight, bool kEightBit>
+[[gnu::always_inline]] inline BlockScale block_body(const Gradient* __restrict gradient,
+                                                    Weight* __restrict weight,
+                                                    std::uint16_t* __restrict residual,
+                                                    float* __restrict exp_avg, float* __restrict second,
+                                                    std::int64_t first, const AdamWScalars& k) {
+  alignas(64) float denominator[kStateBlock];
+  const BlockScale largest = moments_body<Gradient, kEightBit>(gradient, exp_avg, second, denominator, k);
+  weights_body(weight, residual, exp_avg, denominator, first, k);
+  return largest;
 }
 
 // A run of a tensor's elements; all pointers at its start, which is a multiple of 256 elements from the
@@ -180,14 +194,34 @@ struct BlockCopies {
   }
 };
 
+// A block with 8-bit moments, from codes to codes of a new scale.
+template <typename Gradient, typename Weight>
+[[gnu::always_inline]] inline void eight_bit_block(const BlockView<Gradient, Weight, std::uint8_t>& block,
+                                                   BlockScale& scale, std::int64_t first,
+                                                   const AdamWScalars& k, DecodeBlock* decode,
+                                                   EncodeBlock* encode) {
+  alignas(64) float exp_avg[kStateBlock];
+  alignas(64) float root[kStateBlock];
+  const BlockCodes codes{.exp_avg = block.exp_avg, .root = block.second};
+  decode(codes, scale, exp_avg, root);
+  BlockScale largest = block_body<Gradient, Weight, true>(block.gradient, block.weight, block.residual,
+                                                          exp_avg, root, first, k);
+  if (std::isinf(largest.root)) largest = cut_infinite(exp_avg, root);
+  scale = stored_scale(largest);
+  encode(exp_avg, root, inverse(scale), codes);
+}
+
+// A block with 8-bit moments: itself, its scale, the index of its first element, the step's scalars.
+template <typename Gradient, typename Weight>
+using UpdateBlock = void(const BlockView<Gradient, Weight, std::uint8_t>&, BlockScale&, std::int64_t,
+                         const AdamWScalars&);
+
 template <typename Gradient, typename Weight, bool kEightBit>
 [[gnu::always_inline]] inline void slice_body(const TensorSlice& slice, const AdamWScalars& s,
-                                              DecodeBlock* decode, EncodeBlock* encode) {
+                                              UpdateBlock<Gradient, Weight>* update_block) {
   using Moment = std::conditional_t<kEightBit, std::uint8_t, float>;
   const AdamWScalars k = s;
   BlockCopies<Gradient, Weight, Moment> copies;
-  alignas(64) float exp_avg[kStateBlock];
-  alignas(64) float root[kStateBlock];
   for (std::int64_t start = 0; start < slice.count; start += kStateBlock) {
     const auto count = static_cast<std::size_t>(std::min(kStateBlock, slice.count - start));
     const BlockView<Gradient, Weight, Moment> whole{
@@ -198,14 +232,7 @@ template <typename Gradient, typename Weight, bool kEightBit>
     const BlockView<Gradient, Weight, Moment> block = ragged ? copies.fill(whole, count) : whole;
     const std::int64_t first = slice.first + start;
     if constexpr (kEightBit) {
-      BlockScale& scale = slice.scales[start / kStateBlock];
-      const BlockCodes codes{.exp_avg = block.exp_avg, .root = block.second};
-      decode(codes, scale, exp_avg, root);
-      BlockScale largest = block_body<Gradient, Weight, true>(block.gradient, block.weight, block.residual,
-                                                              exp_avg, root, first, k);
-      if (std::isinf(largest.root)) largest = cut_infinite(exp_avg, root);
-      scale = stored_scale(largest);
-      encode(exp_avg, root, inverse(scale), codes);
+      update_block(block, slice.scales[start / kStateBlock], first, k);
     } else {
       block_body<Gradient, Weight, false>(block.gradient, block.weight, block.residual, block.exp_avg,
                                           block.second, first, k);
