@@ -34,40 +34,45 @@ double free_bytes(double rate, double seconds, double mandatory) {
 
 }  // namespace
 
-double paper_objective(const PaperInstance& instance, const std::vector<bool>& materialised,
-                       const std::vector<bool>& on_device) {
+double paper_objective(const PaperInstance& instance, const std::vector<BoundaryHome>& homes) {
   const Windows windows{instance.layers};
-  double objective = 0;
-  std::int64_t kept = 0, away = 0;
-  for (std::size_t b = 0; b < materialised.size(); ++b) {
-    if (!materialised[b]) {
-      objective += instance.recompute;
-      continue;
-    }
-    ++kept;
-    if (!on_device[b]) ++away;
-  }
-  objective += instance.tie_break * static_cast<double>(kept + away);
+  const auto none = std::vector<double>(windows.count(), 0);
   // Down: what is still there after the tail has no window to hide in.
-  double backlog = 0;
-  for (std::size_t w = 0; w < windows.count(); ++w) {
-    if (w >= 1 && w < materialised.size() - 1 && materialised[w] && !on_device[w])
-      backlog += instance.boundary_bytes;  // boundary w was made in window w - 1
-    backlog -= std::min(backlog, free_bytes(instance.d2h, instance.window[w], instance.gradients[w]));
-  }
-  objective += backlog / instance.d2h;
+  const auto left_over = [&](double rate, const std::vector<double>& mandatory, auto moves) {
+    double backlog = 0;
+    for (std::size_t w = 0; w < windows.count(); ++w) {
+      // Boundary w was made in window w - 1.
+      if (w >= 1 && w + 1 < homes.size() && moves(homes[w])) backlog += instance.boundary_bytes;
+      backlog -= std::min(backlog, free_bytes(rate, instance.window[w], mandatory[w]));
+    }
+    return backlog > 0 ? backlog / rate : 0;
+  };
   // Up: the worst deadline; bytes given early serve every later one.
-  double due = 0, hidden = 0, late = 0;
-  for (std::size_t w = windows.head(); w + 1 < windows.count(); ++w) {
-    hidden += free_bytes(instance.h2d, instance.window[w], instance.weights[w]);
-    // Before window w + 1, the backward of layer 2 L - w - 1, which reads the boundary of that number.
-    const std::int64_t b = 2 * instance.layers - static_cast<std::int64_t>(w) - 1;
-    if (b < 1) continue;
-    const auto at = static_cast<std::size_t>(b);
-    if (materialised[at] && !on_device[at]) due += instance.boundary_bytes;
-    late = std::max(late, due - hidden);
-  }
-  return objective + late / instance.h2d;
+  const auto late = [&](double rate, const std::vector<double>& mandatory, auto moves) {
+    double due = 0, hidden = 0, worst = 0;
+    for (std::size_t w = windows.head(); w + 1 < windows.count(); ++w) {
+      hidden += free_bytes(rate, instance.window[w], mandatory[w]);
+      // Before window w + 1, the backward of layer 2 L - w - 1, which reads the boundary of that number.
+      const std::int64_t b = 2 * instance.layers - static_cast<std::int64_t>(w) - 1;
+      if (b < 1) continue;
+      if (moves(homes[static_cast<std::size_t>(b)])) due += instance.boundary_bytes;
+      worst = std::max(worst, due - hidden);
+    }
+    return worst > 0 ? worst / rate : 0;
+  };
+  const auto away = [](BoundaryHome home) {
+    return home == BoundaryHome::host || home == BoundaryHome::disk;
+  };
+  const auto on_disk = [](BoundaryHome home) { return home == BoundaryHome::disk; };
+  double objective = left_over(instance.d2h, instance.gradients, away) +
+                     late(instance.h2d, instance.weights, away) +
+                     left_over(instance.disk_write, none, on_disk) + late(instance.disk_read, none, on_disk);
+  for (const BoundaryHome home : homes)
+    objective += home == BoundaryHome::recomputed ? instance.recompute
+                                                  : instance.tie_break * (on_disk(home) ? 3
+                                                                          : away(home)  ? 2
+                                                                                        : 1);
+  return objective;
 }
 
 PaperPlacement solve_paper_instance(const PaperInstance& instance) {
@@ -93,7 +98,7 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
       in[static_cast<std::size_t>(e)].emplace_back(x, 1.0);
     }
   }
-  std::vector<std::int32_t> device(static_cast<std::size_t>(layers) + 1, -1), host = device;
+  std::vector<std::int32_t> device(static_cast<std::size_t>(layers) + 1, -1), host = device, disk = device;
   const auto rate = [&](double bytes_per_second) { return bytes_per_second / unit; };
   for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b) {
     const bool end = b == 0 || b == static_cast<std::size_t>(layers);
@@ -106,25 +111,39 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
                                      .upper = end ? 0.0 : 1.0,
                                      .cost = second * 2 * instance.tie_break,
                                      .integer = true});
+    if (!end && instance.disk_boundaries > 0)
+      disk[b] = problem.add(MilpColumn{.name = fmt::format("n[{}]", b),
+                                       .upper = 1,
+                                       .cost = second * 3 * instance.tie_break,
+                                       .integer = true});
     for (auto* flow : {&out[b], &in[b]}) {
       if (flow->empty()) continue;
       MilpRow row{.name = fmt::format("path[{}]", b), .lower = 0, .upper = 0, .coefficients = *flow};
       row.coefficients.emplace_back(device[b], -1.0);
       row.coefficients.emplace_back(host[b], -1.0);
+      if (disk[b] >= 0) row.coefficients.emplace_back(disk[b], -1.0);
       problem.add(std::move(row));
     }
   }
   const auto capacity = [&](const char* name, const std::vector<std::int32_t>& columns, std::int64_t most) {
     MilpRow row{.name = name, .upper = static_cast<double>(most), .coefficients = {}};
-    for (const std::int32_t column : columns) row.coefficients.emplace_back(column, 1.0);
-    problem.add(std::move(row));
+    for (const std::int32_t column : columns)
+      if (column >= 0) row.coefficients.emplace_back(column, 1.0);
+    if (!row.coefficients.empty()) problem.add(std::move(row));
   };
   capacity("device", device, instance.device_boundaries);
   capacity("host", host, instance.host_boundaries);
+  capacity("disk", disk, instance.disk_boundaries);
 
-  // Moves one direction's bytes; `before(w)` = boundaries that bind the bytes moved up to and with window w.
+  // Moves one direction's bytes, those of boundaries with a home among `homes`.
+  using Homes = std::vector<const std::vector<std::int32_t>*>;
   const auto link = [&](const char* name, double bytes_per_second, const std::vector<double>& mandatory,
-                        std::size_t first, bool down) {
+                        std::size_t first, bool down, const Homes& homes) {
+    const auto subtract = [&](MilpRow& row, std::int64_t b) {
+      for (const auto* home : homes)
+        if (const std::int32_t column = (*home)[static_cast<std::size_t>(b)]; column >= 0)
+          row.coefficients.emplace_back(column, -1.0);
+    };
     std::vector<std::pair<std::int32_t, double>> moved;
     for (std::size_t w = first; w < windows.count(); ++w) {
       const double room = free_bytes(bytes_per_second, instance.window[w], mandatory[w]) / unit;
@@ -140,17 +159,21 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
       (down ? row.upper : row.lower) = 0;
       for (std::int64_t b = 1; b < layers; ++b) {
         const bool counts = down ? static_cast<std::size_t>(b) <= w : windows.backward(b) <= w + 1;
-        if (counts) row.coefficients.emplace_back(host[static_cast<std::size_t>(b)], -1.0);
+        if (counts) subtract(row, b);
       }
       problem.add(std::move(row));
     }
     MilpRow all{.name = fmt::format("all_{}", name), .lower = 0, .upper = 0, .coefficients = moved};
-    for (std::int64_t b = 1; b < layers; ++b)
-      all.coefficients.emplace_back(host[static_cast<std::size_t>(b)], -1.0);
+    for (std::int64_t b = 1; b < layers; ++b) subtract(all, b);
     problem.add(std::move(all));
   };
-  link("d2h", instance.d2h, instance.gradients, 1, true);
-  link("h2d", instance.h2d, instance.weights, windows.head(), false);
+  link("d2h", instance.d2h, instance.gradients, 1, true, {&host, &disk});
+  link("h2d", instance.h2d, instance.weights, windows.head(), false, {&host, &disk});
+  if (instance.disk_boundaries > 0) {
+    const std::vector<double> none(windows.count(), 0);
+    link("disk_write", instance.disk_write, none, 1, true, {&disk});
+    link("disk_read", instance.disk_read, none, windows.head(), false, {&disk});
+  }
 
   const MilpSolution solution = solve(problem, {.gap = 1e-3, .node_limit = kNodeLimit, .seed = 0});
   PaperPlacement placement;
@@ -159,10 +182,13 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
   placement.objective = solution.objective / second;
   placement.bound = solution.bound / second;
   for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b) {
-    const bool on_device = solution.values[static_cast<std::size_t>(device[b])] > 0.5;
-    const bool on_host = solution.values[static_cast<std::size_t>(host[b])] > 0.5;
-    placement.materialised.push_back(on_device || on_host);
-    placement.on_device.push_back(on_device);
+    const auto chosen = [&](const std::vector<std::int32_t>& columns) {
+      return columns[b] >= 0 && solution.values[static_cast<std::size_t>(columns[b])] > 0.5;
+    };
+    placement.homes.push_back(chosen(device) ? BoundaryHome::device
+                              : chosen(host) ? BoundaryHome::host
+                              : chosen(disk) ? BoundaryHome::disk
+                                             : BoundaryHome::recomputed);
   }
   return placement;
 }
@@ -268,10 +294,12 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
       ++solves;
       const PaperPlacement placement =
           solve_paper_instance(make_paper_instance(inputs, plan.batch, capacity.device, capacity.host));
-      if (placement.materialised.empty()) break;
+      if (placement.homes.empty()) break;
       for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b)
-        candidate.boundaries[b] = {.materialised = placement.materialised[b],
-                                   .device_micro_batches = placement.on_device[b] ? micro_batches : 0};
+        candidate.boundaries[b] = {
+            .materialised = placement.homes[b] != BoundaryHome::recomputed,
+            .device_micro_batches = placement.homes[b] == BoundaryHome::device ? micro_batches : 0,
+            .disk_micro_batches = placement.homes[b] == BoundaryHome::disk ? micro_batches : 0};
       candidate.objective = placement.objective;
       candidate.bound = placement.bound;
       // The layout is the slow part: it is left out where not even the bytes alive fit.

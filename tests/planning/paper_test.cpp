@@ -36,27 +36,28 @@ struct Best {
   double objective = std::numeric_limits<double>::infinity();
 };
 
-// Every boundary but the two ends: dropped, device or host.
+using enum BoundaryHome;
+
+// Every boundary but the two ends: dropped, device, host or disk.
 Best try_everything(const PaperInstance& instance) {
   Best best;
   const auto boundaries = static_cast<std::size_t>(instance.layers) + 1;
   std::int64_t combinations = 1;
-  for (std::int64_t i = 1; i < instance.layers; ++i) combinations *= 3;
+  for (std::int64_t i = 1; i < instance.layers; ++i) combinations *= 4;
   for (std::int64_t code = 0; code < combinations; ++code) {
-    std::vector<bool> materialised(boundaries, true), on_device(boundaries, true);
-    std::int64_t rest = code, device = 2, host = 0, gap = 1, longest = 1;
-    for (std::size_t b = 1; b + 1 < boundaries; ++b, rest /= 3) {
-      materialised[b] = rest % 3 != 0;
-      on_device[b] = rest % 3 == 1;
-      device += rest % 3 == 1 ? 1 : 0;
-      host += rest % 3 == 2 ? 1 : 0;
-      gap = materialised[b] ? 1 : gap + 1;
+    std::vector<BoundaryHome> homes(boundaries, device);
+    std::int64_t rest = code, gap = 1, longest = 1;
+    for (std::size_t b = 1; b + 1 < boundaries; ++b, rest /= 4) {
+      homes[b] = static_cast<BoundaryHome>(rest % 4);
+      gap = homes[b] == recomputed ? gap + 1 : 1;
       longest = std::max(longest, gap);
     }
-    if (longest > instance.longest_segment || device > instance.device_boundaries ||
-        host > instance.host_boundaries)
+    if (longest > instance.longest_segment ||
+        std::count(homes.begin(), homes.end(), device) > instance.device_boundaries ||
+        std::count(homes.begin(), homes.end(), host) > instance.host_boundaries ||
+        std::count(homes.begin(), homes.end(), disk) > instance.disk_boundaries)
       continue;
-    best.objective = std::min(best.objective, paper_objective(instance, materialised, on_device));
+    best.objective = std::min(best.objective, paper_objective(instance, homes));
   }
   return best;
 }
@@ -64,22 +65,27 @@ Best try_everything(const PaperInstance& instance) {
 TEST(Paper, ObjectiveByHand) {
   PaperInstance instance = tiny_instance(4);
   // All on the device: nothing but the tie-break of 5 boundaries.
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}), 5e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, device, device}), 5e-4, 1e-12);
   // Boundary 2 recomputed: one layer.
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 0, 1, 1}, {1, 1, 1, 1, 1}), 1 + 4e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, recomputed, device, device}), 1 + 4e-4, 1e-12);
   // Boundary 3 on the host, links of 100 bytes/s: 10 bytes hide in window 3 and come back behind the head.
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 6e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, host, device}), 6e-4, 1e-12);
   // It must be back before the backward of layer 3, so only the head's 2 s hide it: at 4 bytes/s 2 of 10
   // bytes come late.
   instance.h2d = 4;
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 0.5 + 6e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, host, device}), 0.5 + 6e-4, 1e-12);
   // Weights take half of the head's window: 6 of 10 bytes are late.
   instance.weights[4] = 4;
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 1.5 + 6e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, host, device}), 1.5 + 6e-4, 1e-12);
   // Down: 10 bytes in windows 3 to 8 (1 + 2 + 4 x 3 s) at 0.5 bytes/s leave 2.5 bytes for the end.
   instance.h2d = 100;
   instance.d2h = 0.5;
-  EXPECT_NEAR(paper_objective(instance, {1, 1, 1, 1, 1}, {1, 1, 1, 0, 1}), 5 + 6e-4, 1e-12);
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, host, device}), 5 + 6e-4, 1e-12);
+  // On disk it crosses the link as well, and the disk both ways: written at 0.4 bytes/s it leaves 4 bytes,
+  // read at 4 bytes/s in the head's 2 s it comes 2 bytes late.
+  instance.disk_write = 0.4;
+  instance.disk_read = 4;
+  EXPECT_NEAR(paper_objective(instance, {device, device, device, disk, device}), 5 + 10 + 0.5 + 7e-4, 1e-12);
 }
 
 TEST(Paper, IsAsGoodAsTryingEverything) {
@@ -88,6 +94,9 @@ TEST(Paper, IsAsGoodAsTryingEverything) {
     PaperInstance instance = tiny_instance(2 + static_cast<std::int64_t>(random.below(6)));
     instance.device_boundaries = 2 + static_cast<std::int64_t>(random.below(4));
     instance.host_boundaries = static_cast<std::int64_t>(random.below(4));
+    instance.disk_boundaries = static_cast<std::int64_t>(random.below(3));
+    instance.disk_read = 1 + 5 * random.uniform();
+    instance.disk_write = 1 + 5 * random.uniform();
     instance.longest_segment = 2 + static_cast<std::int64_t>(random.below(3));
     instance.d2h = 1 + 10 * random.uniform();
     instance.h2d = 1 + 10 * random.uniform();
@@ -99,11 +108,9 @@ TEST(Paper, IsAsGoodAsTryingEverything) {
       EXPECT_EQ(placement.status, MilpStatus::infeasible) << n;
       continue;
     }
-    ASSERT_FALSE(placement.materialised.empty()) << n << " " << to_string(placement.status);
+    ASSERT_FALSE(placement.homes.empty()) << n << " " << to_string(placement.status);
     // The reported objective is that of the placement, and within the gap of the best.
-    EXPECT_NEAR(placement.objective, paper_objective(instance, placement.materialised, placement.on_device),
-                1e-6)
-        << n;
+    EXPECT_NEAR(placement.objective, paper_objective(instance, placement.homes), 1e-6) << n;
     EXPECT_LE(placement.objective, best.objective * (1 + 1e-3) + 1e-6) << n;
     EXPECT_LE(placement.bound, best.objective + 1e-6) << n;
     EXPECT_GE(placement.objective, best.objective - 1e-6) << n;
@@ -116,8 +123,8 @@ TEST(Paper, SixtyFourLayersUnderTightBudgetsAreSolvedWithinTheNodeLimit) {
   instance.host_boundaries = 21;
   // 65 boundaries, 52 may be kept: 13 are recomputed, as in the paper's published schedule.
   const PaperPlacement placement = solve_paper_instance(instance);
-  ASSERT_FALSE(placement.materialised.empty());
-  EXPECT_EQ(std::count(placement.materialised.begin(), placement.materialised.end(), false), 13);
+  ASSERT_FALSE(placement.homes.empty());
+  EXPECT_EQ(std::count(placement.homes.begin(), placement.homes.end(), recomputed), 13);
   EXPECT_EQ(placement.status, MilpStatus::optimal);
 }
 
