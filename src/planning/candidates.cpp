@@ -163,6 +163,7 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
   const bool unified = inputs_.context.tiers == TierModel::unified;
   std::vector<Candidate> found;
   if (is(policy, "megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
+  if (is(policy, "zero3-offload")) found.push_back(roomiest(zero3_offload_plan(inputs_, batch_), ""));
   if (is(policy, "every-k"))
     for (const std::int64_t k : intervals(inputs_))
       found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
@@ -185,7 +186,7 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
       found.push_back(std::move(none));
     }
   }
-  if (policy == "auto") {
+  if (is(policy, "greedy")) {
     splits(found);
     partial_stashes(found);
   }
@@ -286,6 +287,11 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
                                     const std::string& policy, bool fitting) {
   std::vector<Plan> shapes;
   if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
+  if (is(policy, "zero3-offload")) shapes.push_back(zero3_offload_plan(inputs, batch));
+  if (policy == "greedy") {
+    shapes.push_back(split_plan(inputs, batch, {}));
+    shapes.push_back(split_plan(inputs, batch, {.boundary_share = batch.micro_batches()}));
+  }
   if (is(policy, "every-k"))
     for (const std::int64_t k : intervals(inputs)) shapes.push_back(every_k_plan(inputs, batch, k));
   if (is(policy, "keep-all")) shapes.push_back(keep_all_plan(inputs, batch));

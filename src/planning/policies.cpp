@@ -32,8 +32,8 @@ void keep_every(Plan& plan, std::int64_t k) {
 }  // namespace
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> kNames{"auto",     "megatrain",   "every-k",
-                                               "keep-all", "offload-all", "paper"};
+  static const std::vector<std::string> kNames{"auto",     "megatrain",   "zero3-offload", "every-k",
+                                               "keep-all", "offload-all", "greedy",        "paper"};
   return kNames;
 }
 
@@ -56,6 +56,14 @@ Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
   return plan;
 }
 
+Plan zero3_offload_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
+  Plan plan = blank_plan(inputs, batch, "zero3-offload");
+  plan.tail_skip = false;
+  plan.retain_logits = true;
+  plan.optimizer_overlap = inputs.optimizer_overlap.value_or(false);
+  return plan;
+}
+
 Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k) {
   check(k >= 1, "an interval of boundaries is at least 1");
   Plan plan = blank_plan(inputs, batch, "every-k");
@@ -64,7 +72,7 @@ Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std:
 }
 
 Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split) {
-  Plan plan = blank_plan(inputs, batch, "auto");
+  Plan plan = blank_plan(inputs, batch, "greedy");
   for (BoundaryPlan& boundary : plan.boundaries) boundary.device_micro_batches = split.boundary_share;
   const auto layers = static_cast<std::int64_t>(plan.layers.size());
   const std::int64_t stashing = std::clamp<std::int64_t>(split.stashing_layers, 0, layers);

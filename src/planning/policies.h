@@ -24,6 +24,13 @@ void check_policy_name(const std::string& name);
 // otherwise. Five forwards a step.
 Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 
+// DeepSpeed's way (ZeRO stage 3 with offloaded states, activation checkpointing): every layer's boundary on
+// the device, weights streamed, each layer's forward repeated whole, logits kept, optimizer after the
+// backward unless `inputs` says otherwise. Four forwards a step. It runs layer by layer over all
+// micro-batches as every plan does, so weights are streamed twice a step and not, as there, twice a
+// micro-batch.
+Plan zero3_offload_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
+
 // A boundary every k layers on the device, the layers between recomputed; tail skip.
 Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k);
 

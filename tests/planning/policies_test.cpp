@@ -42,6 +42,15 @@ TEST(Policies, EveryK) {
   EXPECT_TRUE(every_k_plan(inputs, kBatch, 3).tail_skip);
 }
 
+TEST(Policies, Zero3OffloadRepeatsEveryForwardWhole) {
+  const Plan plan = zero3_offload_plan(small_inputs(3, kBatch), kBatch);
+  EXPECT_EQ(materialised(plan).size(), 4u);
+  for (const BoundaryPlan& boundary : plan.boundaries) EXPECT_EQ(boundary.device_micro_batches, 4);
+  EXPECT_TRUE(plan.retain_logits);
+  EXPECT_FALSE(plan.tail_skip);
+  EXPECT_FALSE(plan.sweep_last_layer);
+}
+
 TEST(Policies, KeepAllAndOffloadAll) {
   const PlanningInputs inputs = small_inputs(3, kBatch);
   const Plan keep = keep_all_plan(inputs, kBatch), away = offload_all_plan(inputs, kBatch, StashLevel::mlp);
@@ -120,7 +129,8 @@ TEST(Policies, NamesAreChecked) {
   EXPECT_EQ(error->code(), ExitCode::usage);
   EXPECT_STREQ(
       error->what(),
-      "policy: 'megatran' is not a policy; use auto, megatrain, every-k, keep-all, offload-all or paper");
+      "policy: 'megatran' is not a policy; use auto, megatrain, zero3-offload, every-k, keep-all, offload-all, "
+      "greedy or paper");
 }
 
 }  // namespace
