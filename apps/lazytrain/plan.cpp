@@ -5,9 +5,12 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "core/file.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
 #include "program/program.h"
+#include "report/layer_homes.h"
+#include "report/plan_page.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
 #include "standard_output.h"
@@ -17,6 +20,7 @@ namespace {
 
 struct Options {
   std::string file, out = "plan.json";
+  std::string page, trace;  // empty: not written
   std::vector<std::string> overrides;
   bool listing = false;
   double supervised_fraction = 1;
@@ -24,6 +28,8 @@ struct Options {
 
 int run(const Options& options) {
   require_writable(options.out, "--out");
+  if (!options.page.empty()) require_writable(options.page, "--page");
+  if (!options.trace.empty()) require_writable(options.trace, "--trace");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
@@ -34,9 +40,21 @@ int run(const Options& options) {
   print("{}", tiers_table(planned.program, planned.machine));
   print("{}", policies_table(planned.table, planned.machine));
   print("{}", step_summary(planned, planned.machine, inputs.costs));
+  print("{}", time_summary(planned));
+  print("{}", layer_strip(planned.plan, planned.program.tiers));
   if (options.listing) print("{}", listing(planned.program));
   write_json(options.out, to_json(planned.plan));
   print("plan written to {}\n", options.out);
+  const StepPicture picture{
+      .step = planned, .costs = inputs.costs, .model = model_words(config, architecture)};
+  if (!options.page.empty()) {
+    write_file(options.page, plan_page(picture));
+    print("page written to {}\n", options.page);
+  }
+  if (!options.trace.empty()) {
+    write_file(options.trace, step_trace(picture));
+    print("trace written to {}\n", options.trace);
+  }
   if (config.max_steps > 0) {
     if (planned.program.disk_bytes.value > 0)
       print("  {} steps write {:.3g} TB to {}\n", config.max_steps,
@@ -59,6 +77,8 @@ void add_plan(CLI::App& app, Action& action) {
   command->add_option("file", options->file, "run.yaml")->required()->check(CLI::ExistingFile);
   command->add_option("overrides", options->overrides, "key=value, as many as you like");
   command->add_option("--out", options->out, "where the plan goes")->capture_default_str();
+  command->add_option("--page", options->page, "also draw the plan: a page for a browser, one file");
+  command->add_option("--trace", options->trace, "also write the simulated step as a trace for Perfetto");
   command->add_option("--supervised", options->supervised_fraction, "share of the tokens that are learned")
       ->check([](const std::string& text) {
         double value = -1;
@@ -67,7 +87,9 @@ void add_plan(CLI::App& app, Action& action) {
       })
       ->capture_default_str();
   command->add_flag("--listing", options->listing, "print the Program, one operation a line");
-  command->footer("Example:\n  lazytrain plan run.yaml device_memory=240MB memory_model=emulated\n");
+  command->footer(
+      "Examples:\n  lazytrain plan run.yaml device_memory=240MB memory_model=emulated\n"
+      "  lazytrain plan run.yaml --page plan.html\n");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -51,6 +51,15 @@ RunConfig load_config(const std::string& file, const std::vector<std::string>& o
   return std::move(loaded.config);
 }
 
+std::string model_words(const RunConfig& config, const Architecture& architecture) {
+  const std::filesystem::path path = std::filesystem::path(config.model_name_or_path).lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  const auto parameters = static_cast<double>(parameter_count(architecture));
+  return fmt::format("{}: {}, {} layers, {:.1f} {} parameters", name, architecture.model_type,
+                     architecture.layers, parameters / (parameters < 1e9 ? 1e6 : 1e9),
+                     parameters < 1e9 ? "M" : "B");
+}
+
 void require_positions(const RunConfig& config, const Architecture& architecture) {
   if (config.cutoff_len > architecture.max_position)
     fail(ExitCode::usage,

@@ -26,6 +26,9 @@ RunConfig load_config(const std::string& file, const std::vector<std::string>& o
 void require_positions(const RunConfig& config, const Architecture& architecture);
 void require_positions(std::int64_t prompt, const Architecture& architecture);
 
+// "SmolLM2-135M: llama, 30 layers, 134.5 M parameters", for titles.
+std::string model_words(const RunConfig& config, const Architecture& architecture);
+
 SessionOptions session_options(const RunConfig& config, bool training, std::int64_t positions);
 // Of a training run, the optimizer's states included.
 SessionOptions training_options(const RunConfig& config, const Architecture& architecture);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "report/step_figures.h"
+
 namespace lazytrain {
 namespace {
 
@@ -99,6 +101,30 @@ std::string step_summary(const PlannedStep& step, const Machine& machine, const 
     text +=
         fmt::format("; links {} GB/s up, {} GB/s down{}", machine.h2d, machine.d2h, machine_word(machine));
   if (plan.bound > 0) text += fmt::format("; program {:.4g} s, bound {:.4g} s", plan.objective, plan.bound);
+  return text + "\n";
+}
+
+std::string time_summary(const PlannedStep& step) {
+  const std::vector<OpTime> times = op_times(step.simulation);
+  const Seconds whole = last_end(times);
+  if (whole <= 0) return "";
+  const auto percent = [&](Seconds part) { return fmt::format("{:.1f} %", 100 * part / whole); };
+  const ComputeTimes compute = compute_times(step.program, times);
+  std::string text = "  of the step:";
+  for (std::size_t i = 0; i < kComputePartCount; ++i) {
+    const auto part = static_cast<ComputePart>(i);
+    if (compute.of(part) > 0) text += fmt::format(" {} {},", to_string(part), percent(compute.of(part)));
+  }
+  text += fmt::format(" standing still {}", percent(std::max(0.0, whole - compute.sum())));
+  const std::vector<Standstill> still = standstills(step.program, times);
+  if (!still.empty() && still.front().kind)
+    text += fmt::format(" (most for {})", to_string(*still.front().kind));
+  text += "\n  streams busy:";
+  const char* before = " ";
+  for (const StreamUse& use : stream_uses(step.program, times)) {
+    text += fmt::format("{}{} {}", before, to_string(use.stream), percent(use.busy));
+    before = ", ";
+  }
   return text + "\n";
 }
 

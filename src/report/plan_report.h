@@ -21,6 +21,9 @@ std::string policies_table(const std::vector<Evaluation>& table, const Machine& 
 // The chosen plan in a few lines: policy, micro-batches, knobs, simulated step and its parts.
 std::string step_summary(const PlannedStep& step, const Machine& machine, const CostTable& costs);
 
+// Where the time of compute goes and how busy each stream is, of the simulated step.
+std::string time_summary(const PlannedStep& step);
+
 // What a run measured beside what was planned.
 struct MeasuredStep {
   Seconds step = 0, compute = 0, exposed = 0;  // medians over steps

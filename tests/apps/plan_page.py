@@ -1,0 +1,159 @@
+"""plan.html as a person opens it: in a browser without a network, on a phone, on a desktop, in the dark, on paper.
+
+plan_page.py PROGRAM [--folder FOLDER] [--large]     exit 0 where all is well, 77 where no browser is found
+
+The pictures stay in FOLDER. --large plans a step of a 27B model on a made-up machine with an accelerator.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import browser
+import tiny_run
+
+MOST_BYTES = 2_000_000
+LONGEST_DRAWING = 1000  # milliseconds, on the machine that tests
+
+# A dense model of the Llama family with the sizes of a 27B one, and an accelerator of 400 TFLOP/s in bf16 behind 50 GB/s.
+# The costs are worked out from these figures; nothing was measured.
+LAYERS, HIDDEN, FFN, VOCAB, TOKENS, SLOTS = 64, 5120, 17408, 248320, 1024, 72
+LARGE_MODEL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": HIDDEN, "intermediate_size": FFN,
+               "num_hidden_layers": LAYERS, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
+               "vocab_size": VOCAB, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+               "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1,
+               "eos_token_id": 2}
+
+
+def large_costs():
+    rate = 400e12
+    attention, up, down = HIDDEN * (40 + 16 + 40) * 128, 2 * HIDDEN * FFN, HIDDEN * FFN
+    seconds = [2 * TOKENS * size / rate for size in (attention, up, down)]
+    forward = sum(seconds)
+    head = 2 * TOKENS * HIDDEN * VOCAB / rate
+    return {"source": "modelled", "machine": "an accelerator of 400 TFLOP/s (made up)", "slot_tokens": TOKENS,
+            "forward_s": forward, "recompute_s": [seconds[0] + seconds[1], seconds[1], seconds[0], 0],
+            "down_projection_s": seconds[2], "backward_s": 2 * forward, "head_s": 3 * head, "head_forward_s": head,
+            "gather_embedding_s": 1e-4, "scatter_embedding_s": 3e-4, "finish_embedding_s": 0.02, "zero_embedding_s": 0.02,
+            "update_per_parameter_s": 1 / 6e9, "update_eight_bit_per_parameter_s": 1 / 8e9,
+            "offload_gradient_per_element_s": 4e-12, "copy_h2d_gbps": 50, "copy_d2h_gbps": 50, "op_overhead_s": 5e-6,
+            "handover_s": 1e-5}
+
+
+def large_run(folder):
+    """run.yaml of the large model."""
+    model = folder / "large-27b"
+    model.mkdir(parents=True, exist_ok=True)
+    (model / "config.json").write_text(json.dumps(LARGE_MODEL), encoding="utf-8")
+    costs = folder / "costs.json"
+    costs.write_text(json.dumps(large_costs()), encoding="utf-8")
+    keys = {"model_name_or_path": model, "cutoff_len": TOKENS, "per_device_train_batch_size": SLOTS, "micro_batch": 4,
+            "memory_model": "emulated", "device_memory": "73GB", "host_memory": "420GB", "link_h2d_gbps": 50,
+            "link_d2h_gbps": 50, "link_duplex_gbps": 90, "calibration": costs, "policy": "auto"}
+    file = folder / "large.yaml"
+    file.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
+    return file
+
+
+class Report:
+    def __init__(self):
+        self.wrong = []
+
+    def check(self, name, holds, told=""):
+        print(f"  {'ok   ' if holds else 'WRONG'} {name}" + (f": {told}" if told and not holds else ""), flush=True)
+        if not holds:
+            self.wrong.append(name)
+
+
+def look(shown, page, report, name, width, height, picture, **how):
+    """Opens the page in a window and keeps a picture; the marks that its script left."""
+    shown.open(page, width, height, **how)
+    root = "document.documentElement"
+    error = shown.evaluate(f"{root}.dataset.error || ''")
+    drawn = float(shown.evaluate(f"{root}.dataset.drawn || '-1'"))
+    report.check(f"{name}: drawn", drawn >= 0 and not error, error or "no mark that it was drawn")
+    wide = shown.evaluate(f"{root}.scrollWidth - {root}.clientWidth")
+    report.check(f"{name}: no sideways scrolling", wide <= 0, f"{wide} pixels too wide")
+    shown.screenshot(picture)
+    complaints = shown.complaints(page)
+    report.check(f"{name}: no complaint", not complaints, "; ".join(complaints))
+    return drawn
+
+
+def use(shown, report):
+    """A few of the things that a person does with the timeline."""
+    text = "document.getElementById('operation').textContent"
+    shown.evaluate("document.getElementById('zoom-in').click(); document.getElementById('zoom-in').click()")
+    window = shown.evaluate("document.getElementById('zoom-window').textContent || "
+                            "new Promise(done => setTimeout(() => done(document.getElementById('zoom-window').textContent), 200))")
+    report.check("zoomed in, it says which part of the step is seen", " to " in (window or ""), window)
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        shown.evaluate(f"document.getElementById('timeline').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+    report.check("arrow keys walk from operation to operation", "Operation" in shown.evaluate(text), shown.evaluate(text))
+    shown.evaluate("""(() => { const canvas = document.getElementById('canvas'), at = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new MouseEvent('click', {clientX: at.left + at.width / 2, clientY: at.top + 50})); })()""")
+    report.check("a tap tells what an operation is", " on compute, simulated" in shown.evaluate(text), shown.evaluate(text))
+    shown.evaluate("document.getElementById('zoom-fit').click()")
+
+
+def accessible(shown, report):
+    def none(what, selector):
+        count = shown.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
+        report.check(what, count == 0, f"{count} elements")
+
+    report.check("it has a title and a language", shown.evaluate("document.title.length > 10 && document.documentElement.lang === 'en'"))
+    none("every table has a caption", "table:not(:has(> caption))")
+    none("every heading of a table says its direction", "th:not([scope])")
+    none("every picture has a text", "[role=img]:not([aria-label]), svg:not([aria-label])")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("plan-page"))
+    parser.add_argument("--large", action="store_true")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    page, trace = folder / "plan.html", folder / "trace.json"
+
+    tiny_run.keep_costs_in(folder / "costs")
+    config = large_run(folder) if options.large else tiny_run.make(
+        folder / "tiny", memory_model="emulated", device_memory="20MB", link_h2d_gbps=1, link_d2h_gbps=1)
+    began = time.monotonic()
+    subprocess.run([options.program, "plan", config, "--out", folder / "plan.json", "--page", page, "--trace", trace],
+                   check=True, stdin=subprocess.DEVNULL, stdout=sys.stdout if options.large else subprocess.DEVNULL)
+    report = Report()
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    print(f"  {len(events)} operations, planned in {time.monotonic() - began:.1f} s; page {page.stat().st_size:,} bytes, "
+          f"trace {trace.stat().st_size:,} bytes")
+    report.check("the page is small", page.stat().st_size <= MOST_BYTES, f"{page.stat().st_size} bytes")
+
+    program = browser.find()
+    if program is None:
+        print("SKIPPED: no Chromium is installed (Debian: apt-get install chromium), so nobody looked at the page")
+        return 77 if not report.wrong else 1
+    shown = browser.Browser(program)
+    try:
+        drawn = look(shown, page, report, "desktop", 1280, 900, folder / "desktop.png")
+        accessible(shown, report)
+        use(shown, report)
+        report.check("drawn fast", drawn <= LONGEST_DRAWING, f"{drawn:.0f} ms")
+        look(shown, page, report, "phone", 390, 844, folder / "phone.png", phone=True)
+        look(shown, page, report, "dark", 1280, 900, folder / "dark.png", dark=True)
+        shown.pdf(folder / "plan.pdf")
+        report.check("printed", (folder / "plan.pdf").stat().st_size > 10_000)
+    finally:
+        shown.close()
+    print(f"  drawn in {drawn:.0f} ms; pictures in {folder}")
+    if options.large:
+        print(f"plan-page: {'FAIL' if report.wrong else 'PASS'} ({len(events)} operations, {page.stat().st_size:,} bytes, drawn in "
+              f"{drawn:.0f} ms, {len(report.wrong)} wrong)")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
