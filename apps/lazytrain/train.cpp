@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "planning/replan.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
 #include "standard_output.h"
@@ -77,6 +78,18 @@ void compare(const Checkpoint& resume, RunConfig& config) {
   if (!changed.empty()) log::warning("the checkpoint was written with other settings: {}", changed);
 }
 
+// The trainer's view of a Replanner; nothing where there is none.
+std::function<std::optional<NextPlan>(const StepOutcome&)> replan_with(std::optional<Replanner>& replanner) {
+  if (!replanner) return {};
+  return [&replanner](const StepOutcome& outcome) -> std::optional<NextPlan> {
+    std::vector<SimulatedOp> ops;
+    for (const OpTiming& timing : outcome.timings) ops.push_back({.start = timing.start, .end = timing.end});
+    if (!replanner->after_step(outcome.seconds, ops)) return std::nullopt;
+    return NextPlan{
+        .plan = replanner->step().plan, .program = replanner->step().program, .why = replanner->why()};
+  };
+}
+
 int run(const Options& options) {
   RunConfig config =
       load_config(options.file, options.overrides, {{"model_name_or_path", "dataset", "output_dir"}});
@@ -117,6 +130,8 @@ int run(const Options& options) {
 
   require_few_writes(config, planned.program, steps - done);
 
+  std::optional<Replanner> replanner;
+  if (config.replan == "auto") replanner.emplace(inputs, config.policy, planned);
   const TrainingResult result = train({.config = config,
                                        .model = model,
                                        .data = data,
@@ -126,7 +141,9 @@ int run(const Options& options) {
                                        .session = options_for(session, config, planned.plan),
                                        .lock = lock,
                                        .resume = std::move(resume),
-                                       .signals = signals});
+                                       .signals = signals,
+                                       .replan = replan_with(replanner)});
+  const PlannedStep& last = replanner ? replanner->step() : planned;
   say(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
                   result.total_steps, result.session_steps, result.last_loss));
   if (result.session_steps > 0) {
@@ -135,8 +152,8 @@ int run(const Options& options) {
                                 .exposed = std::max(0.0, result.median_step - result.median_compute),
                                 .device_peak = result.device_peak,
                                 .host_peak = result.host_peak};
-    say(planned_and_measured(planned, measured, planned.machine));
-    const Bytes arenas = planned.program.device_bytes + planned.program.host_bytes;
+    say(planned_and_measured(last, measured, last.machine));
+    const Bytes arenas = last.program.device_bytes + last.program.host_bytes;
     say(fmt::format("process memory: planned {} in the arenas + at most {}, measured {}\n{:.0f} real tok/s\n",
                     format_bytes(arenas), format_bytes(kProcessAllowance), format_bytes(result.resident),
                     static_cast<double>(result.tokens) / result.step_seconds));

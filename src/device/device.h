@@ -50,8 +50,12 @@ class Device {
   [[nodiscard]] virtual MemoryModel memory_model() const = 0;
 
   // Device: at most the capacity the device was made with, else Error(device). Host: pinned where that
-  // means something. Freed with the device. Called before the first step only.
-  virtual Arena allocate(Tier tier, Bytes size) = 0;
+  // means something. Freed with the device. Called before the first step only. `most`: what grow() may make
+  // of it; only addresses are taken for more than `size`.
+  virtual Arena allocate(Tier tier, Bytes size, Bytes most) = 0;
+  Arena allocate(Tier tier, Bytes size) { return allocate(tier, size, size); }
+  // Makes an arena larger where it is, between steps. The same errors.
+  virtual void grow(Tier tier, Arena& arena, Bytes size) = 0;
 
   virtual std::unique_ptr<Stream> create_stream(StreamKind kind) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;

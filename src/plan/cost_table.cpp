@@ -41,6 +41,13 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   return costs;
 }
 
+void scale_compute(CostTable& costs, double factor) {
+  for (Seconds* cost : {&costs.layer.forward, &costs.layer.down_projection, &costs.layer.backward,
+                        &costs.head, &costs.head_forward})
+    *cost *= factor;
+  for (Seconds& cost : costs.layer.recompute) cost *= factor;
+}
+
 nlohmann::json to_json(const CostTable& costs) {
   return {{"source", costs.source},
           {"machine", costs.machine},

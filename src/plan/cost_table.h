@@ -61,6 +61,9 @@ struct CostTable {
 CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tokens, double gflops,
                          double memory_gbps);
 
+// Multiplies what the compute stream does by `factor`.
+void scale_compute(CostTable& costs, double factor);
+
 nlohmann::json to_json(const CostTable& costs);
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& where);
 // Hash of everything that decides a plan, printed and stored with it.

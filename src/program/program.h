@@ -23,6 +23,13 @@ enum class ProgramKind : std::uint8_t { train_step, update_only, evaluate, prefi
 enum class StreamId : std::uint8_t { compute, h2d, d2h, host, disk_read, disk_write };
 inline constexpr std::size_t kStreamCount = 6;
 [[nodiscard]] const char* to_string(StreamId stream);
+[[nodiscard]] constexpr bool is_disk(StreamId stream) {
+  return stream == StreamId::disk_read || stream == StreamId::disk_write;
+}
+// Streams whose ops move bytes at a rate.
+[[nodiscard]] constexpr bool is_link(StreamId stream) {
+  return stream == StreamId::h2d || stream == StreamId::d2h || is_disk(stream);
+}
 
 enum class OpKind : std::uint8_t {
   load_batch,                 // index arrays of the step to the device

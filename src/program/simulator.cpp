@@ -14,15 +14,6 @@ constexpr Seconds kSoon = 1e-12;  // times this close are the same
 constexpr auto kCompute = static_cast<std::size_t>(StreamId::compute);
 constexpr auto kHost = static_cast<std::size_t>(StreamId::host);
 
-bool is_disk(StreamId stream) {
-  return stream == StreamId::disk_read || stream == StreamId::disk_write;
-}
-
-// Streams whose ops move bytes at a rate.
-bool is_link(StreamId stream) {
-  return stream == StreamId::h2d || stream == StreamId::d2h || is_disk(stream);
-}
-
 // GB/s of a direction when it is alone.
 double link_rate(StreamId stream, const SimulationInput& input) {
   if (is_disk(stream)) {

@@ -57,7 +57,10 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Arenas and a scratch file for the largest of all Programs that will run. Once, before anything else.
-  void allocate(Bytes device, Bytes host, Bytes disk);
+  // `most_device`, `most_host`: how large grow() may make the arenas (0: not at all).
+  void allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device = {}, Bytes most_host = {});
+  // Room for a Program that is larger than the others, between steps. What is in the arenas stays.
+  void grow(Bytes device, Bytes host);
   // Where the parameters of a group are. All Programs of the run agree.
   [[nodiscard]] GroupMemory group(std::size_t index) const;
   // The pieces of a group's state, between steps.

@@ -11,11 +11,18 @@
 namespace lazytrain {
 namespace {
 
+// Shows afterwards how far up a run has written; the pages have to become real in any case.
 constexpr std::byte kPattern{0xA5};
+
+void fill_with_pattern(const Arena& arena, Bytes from) {
+  if (arena.data != nullptr)
+    std::memset(arena.data + from.value, static_cast<int>(kPattern),
+                static_cast<std::size_t>((arena.size - from).value));
+}
 
 }  // namespace
 
-void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
+void Executor::allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device, Bytes most_host) {
   // First: a disk that is too small is known before memory is taken.
   if (disk.value > 0) {
     disk_ = std::make_unique<ScratchFile>(options_.scratch_folder, disk);
@@ -27,12 +34,11 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
           "{} is in memory: what is kept there takes host memory, not disk; give another scratch_dir",
           options_.scratch_folder.string());
   }
-  device_arena_ = device_.allocate(Tier::device, device);
-  if (context_.tiers == TierModel::tiered) host_arena_ = device_.allocate(Tier::host, host);
-  // A pattern shows afterwards how far up a run has written; the pages have to become real now in any case.
-  for (const Arena& arena : {device_arena_, host_arena_})
-    if (arena.data != nullptr)
-      std::memset(arena.data, static_cast<int>(kPattern), static_cast<std::size_t>(arena.size.value));
+  device_arena_ = device_.allocate(Tier::device, device, std::max(device, most_device));
+  if (context_.tiers == TierModel::tiered)
+    host_arena_ = device_.allocate(Tier::host, host, std::max(host, most_host));
+  fill_with_pattern(device_arena_, Bytes{0});
+  fill_with_pattern(host_arena_, Bytes{0});
   // The update Program names every state buffer and nothing else: its offsets are everybody's.
   const Program states = lower_update_only(context_);
   const auto view = [&](const std::string& name) -> std::span<std::byte> {
@@ -51,6 +57,17 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk) {
   }
   open_states(states);
   open_weights(states);
+}
+
+void Executor::grow(Bytes device, Bytes host) {
+  const auto grow = [&](Tier tier, Arena& arena, Bytes size) {
+    const Bytes before = arena.size;
+    if (arena.data == nullptr || size <= before) return;
+    device_.grow(tier, arena, size);
+    fill_with_pattern(arena, before);
+  };
+  grow(Tier::device, device_arena_, device);
+  grow(Tier::host, host_arena_, host);
 }
 
 // A state on disk is zero until it is written: so are the scratch file's blocks.

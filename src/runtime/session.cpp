@@ -51,14 +51,14 @@ Session::Session(const Architecture& architecture, const SessionOptions& options
                                          state_layouts_);
 }
 
-void Session::allocate(std::span<const Program* const> programs) {
+void Session::allocate(std::span<const Program* const> programs, Bytes most_device, Bytes most_host) {
   Bytes device, host, disk;
   for (const Program* program : programs) {
     device = std::max(device, program->device_bytes);
     host = std::max(host, program->host_bytes);
     disk = std::max(disk, program->disk_bytes);
   }
-  executor_->allocate(device, host, disk);
+  executor_->allocate(device, host, disk, most_device, most_host);
 }
 
 void Session::load(const ModelFolder& folder) {

@@ -44,8 +44,13 @@ class Session {
   [[nodiscard]] const CpuDevice& device() const { return *device_; }
   [[nodiscard]] Executor& executor() { return *executor_; }
 
-  // Arenas as large as the largest of the Programs. Once.
-  void allocate(std::span<const Program* const> programs);
+  // Arenas as large as the largest of the Programs. Once. `most_device`, `most_host`: how far make_room() may
+  // go (0: not beyond these Programs).
+  void allocate(std::span<const Program* const> programs, Bytes most_device = {}, Bytes most_host = {});
+  // For a Program with the same homes that came later, between steps.
+  void make_room(const Program& program) { executor_->grow(program.device_bytes, program.host_bytes); }
+  // An emulated device's links, from now on.
+  void set_links(const LinkRates& rates) { device_->set_links(rates); }
 
   // Parameters from a folder, states zero. Masters hold the folder's values exactly.
   void load(const ModelFolder& folder);

@@ -96,8 +96,11 @@ struct RunConfig {
   std::optional<std::int64_t> micro_batch;  // slots in one layer call; not set: the planner's choice
   std::string optimizer_overlap = "auto";   // auto | on | off
   std::optional<std::string> calibration;   // file of measured costs; not set: the default place
+  std::string replan = "auto";              // auto | off
   bool debug_memory = false;
   bool debug_skip_update = false;
+  std::int64_t debug_link_step = 0;  // emulated: from this step on (0: never)...
+  double debug_link_factor = 1;      // ...links run at this part of their rates
 
   bool operator==(const RunConfig&) const = default;
 

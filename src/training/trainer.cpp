@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/error.h"
@@ -27,7 +28,7 @@ namespace {
 
 // As many non-finite steps in a row are taken as bad luck; one more as broken.
 constexpr std::int64_t kNonFiniteLimit = 3;
-// In these many first steps of a session the time of every op is taken.
+// In these many first steps of a plan the time of every op is taken; in all where the run may re-plan.
 constexpr std::size_t kTimedSteps = 8;
 
 Seconds median(std::vector<Seconds> values) {
@@ -83,7 +84,10 @@ class Trainer {
     if (evaluate_) programs.push_back(&*evaluate_);
     continues_ = run.resume && lies_in(*run.resume, config_.output_dir);
     check_space();
-    session_.allocate(programs);
+    if (run.replan)
+      session_.allocate(programs, run.machine.device_capacity, run.machine.host_capacity);
+    else
+      session_.allocate(programs);
     if (run.resume)
       restore(*run.resume);
     else
@@ -119,7 +123,7 @@ class Trainer {
                           .session_steps = state_.step - first_step,
                           .total_steps = total_steps_,
                           .tokens = progress.tokens(),
-                          .step_seconds = 0,
+                          .step_seconds = training_seconds_,
                           .median_step = median(step_seconds_),
                           .median_compute = median(step_seconds_) * median(compute_parts_),
                           .last_loss = last_loss_,
@@ -130,7 +134,6 @@ class Trainer {
                           .resident = resident_memory(),
                           .disk_method = session_.executor().disk_method(),
                           .interrupted = interrupted};
-    for (const Seconds seconds : step_seconds_) result.step_seconds += seconds;
     if (interrupted) {
       if (last_save_ != state_.step) save(config_.save_only_model);
       return result;
@@ -179,9 +182,10 @@ class Trainer {
     // Samples without supervised tokens are left out when they are tokenised, with a line that counts them.
     check(batch.supervised > 0, "every step has something to learn");
     const double lr = learning_rate(schedule_, state_.step, total_steps_, warmup_, config_.learning_rate);
-    const StepOutcome outcome = session_.executor().train(run_.program, step_tokens(batch),
-                                                          adamw_step(config_, lr, state_.updates + 1),
-                                                          step_seconds_.size() < kTimedSteps);
+    change_links();
+    const StepOutcome outcome =
+        session_.executor().train(*program_, step_tokens(batch), adamw_step(config_, lr, state_.updates + 1),
+                                  run_.replan || step_seconds_.size() < kTimedSteps);
     if (!outcome.timings.empty()) compute_parts_.push_back(compute_time(outcome) / outcome.seconds);
     ++state_.step;
     state_.tokens += batch.real_tokens;
@@ -189,6 +193,7 @@ class Trainer {
     state_.cursor = stream_.cursor();
     last_loss_ = outcome.loss_sum / static_cast<double>(outcome.supervised);
     step_seconds_.push_back(outcome.seconds);
+    training_seconds_ += outcome.seconds;
     if (outcome.finite) {
       ++state_.updates;
       non_finite_ = 0;
@@ -206,12 +211,38 @@ class Trainer {
       log_->training(point(), {.loss = last_loss_, .grad_norm = outcome.gradient_norm, .lr = lr});
     if (evaluation_due()) evaluate();
     if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save(config_.save_only_model);
+    if (run_.replan && state_.step < total_steps_) replan(outcome);
+  }
+
+  // Another plan takes over where the run finds one worth it. What the old one has left over is done first:
+  // its updates hide at the beginning of a step of its own.
+  void replan(const StepOutcome& outcome) {
+    std::optional<NextPlan> next = run_.replan(outcome);
+    if (!next) return;
+    check(next->plan.groups == run_.plan.groups && next->plan.batch == run_.plan.batch,
+          "a plan that takes over leaves everything where it lives");
+    drain();
+    session_.make_room(next->program);
+    progress_->message(fmt::format("step {}: {}", state_.step, next->why));
+    next_ = std::make_unique<NextPlan>(std::move(*next));
+    program_ = &next_->program;
+    write_json(std::filesystem::path(config_.output_dir) / "plan.json", to_json(next_->plan));
+    step_seconds_.clear();
+    compute_parts_.clear();
+  }
+
+  // The emulated links change in the middle of a run.
+  void change_links() {
+    if (config_.debug_link_step == 0 || state_.step != config_.debug_link_step) return;
+    LinkRates rates = session_.options().device.links;
+    for (double* rate : {&rates.h2d, &rates.d2h, &rates.duplex}) *rate *= config_.debug_link_factor;
+    session_.set_links(rates);
   }
 
   [[nodiscard]] Seconds compute_time(const StepOutcome& outcome) const {
     Seconds sum = 0;
     for (std::size_t i = 0; i < outcome.timings.size(); ++i)
-      if (run_.program.ops[i].stream == StreamId::compute)
+      if (program_->ops[i].stream == StreamId::compute)
         sum += outcome.timings[i].end - outcome.timings[i].start;
     return sum;
   }
@@ -394,12 +425,15 @@ class Trainer {
   std::int64_t warmup_;
   Session session_;
   Program update_;
+  const Program* program_ = &run_.program;  // the step of the plan in use
+  std::unique_ptr<NextPlan> next_;          // it, where it is not the run's first
   std::optional<Program> evaluate_;
   TrainerState state_;
   TrainerLog* log_ = nullptr;
   Progress* progress_ = nullptr;
-  std::vector<Seconds> step_seconds_;
-  std::vector<double> compute_parts_;  // of the first steps: the part in which the compute stream was busy
+  std::vector<Seconds> step_seconds_;  // of the plan in use
+  Seconds training_seconds_ = 0;
+  std::vector<double> compute_parts_;  // of timed steps: the part in which the compute stream was busy
   double last_loss_ = 0, loss_total_ = 0;
   std::int64_t loss_steps_ = 0, non_finite_ = 0, session_samples_ = 0;
   std::int64_t last_save_ = -1;  // the step whose checkpoint in output_dir holds everything; -1 none

@@ -21,6 +21,14 @@
 
 namespace lazytrain {
 
+// A plan that takes over between two steps. Its groups have the homes of the plan before, its micro-batch is
+// the same; `why` is a clause for the log.
+struct NextPlan {
+  Plan plan;
+  Program program;
+  std::string why;
+};
+
 struct TrainingRun {
   const RunConfig& config;
   const ModelFolder& model;
@@ -32,6 +40,9 @@ struct TrainingRun {
   const OutputLock& lock;            // of config.output_dir
   std::optional<Checkpoint> resume;  // to go on from
   const StopSignals& signals;
+  // Looks at every step, with the times of all its operations; what it returns runs from then on. Plans may
+  // use `machine`'s budgets. Empty: the plan stays.
+  std::function<std::optional<NextPlan>(const StepOutcome&)> replan = {};
 };
 
 struct TrainingResult {
@@ -40,9 +51,9 @@ struct TrainingResult {
   std::int64_t total_steps = 0;
   std::int64_t tokens = 0;   // real tokens of this session
   Seconds step_seconds = 0;  // of this session's steps, without evaluation and saving
-  Seconds median_step = 0;
+  Seconds median_step = 0;   // of the last plan
   Seconds median_compute =
-      0;  // the median step times the part that the compute stream was busy in the first steps
+      0;  // the median step times the part that the compute stream was busy in the steps that were timed
   double last_loss = 0;
   Bytes device_peak, host_peak;  // highest byte written in each arena
   Bytes resident;                // anonymous and shared memory of the process after the last step

@@ -112,7 +112,19 @@ class CpuDeviceOfOptions final : public CpuDevice {
   [[nodiscard]] MemoryModel memory_model() const override { return options_.memory_model; }
   ThreadPool& host_pool() override { return host_pool_.pool; }
 
-  Arena allocate(Tier tier, Bytes size) override;
+  void set_links(const LinkRates& rates) override {
+    options_.links = rates;
+    options_ = checked(options_);
+    h2d_.set(paced(rates.h2d));
+    d2h_.set(paced(rates.d2h));
+    duplex_.set(paced(rates.duplex));
+    disk_read_.set(paced(rates.disk_read));
+    disk_write_.set(paced(rates.disk_write));
+  }
+
+  using Device::allocate;
+  Arena allocate(Tier tier, Bytes size, Bytes most) override;
+  void grow(Tier tier, Arena& arena, Bytes size) override;
   std::unique_ptr<Stream> create_stream(StreamKind kind) override;
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
 
@@ -201,6 +213,8 @@ class CpuDeviceOfOptions final : public CpuDevice {
   ThreadPool inline_pool_{1};  // of streams that move data: their own thread, so any number of callers
   GemmCache gemms_;
   RateClock h2d_, d2h_, duplex_, disk_read_, disk_write_, no_cap_;
+  void take(Tier tier, Bytes size);
+
   std::mutex arenas_mutex_;
   std::vector<MemoryRegion> arenas_;
   Bytes device_bytes_;
@@ -226,19 +240,37 @@ std::string CpuDeviceOfOptions::description() const {
   return text + ", " + cpu_instruction_set();
 }
 
-Arena CpuDeviceOfOptions::allocate(Tier tier, Bytes size) {
-  require(tier != Tier::disk, "the disk tier has files, no arena");
-  if (size.value < 0) fail(ExitCode::device, "an arena of {} bytes is asked for", size.value);
-  const std::lock_guard lock(arenas_mutex_);
+// Counts bytes of the device against its capacity.
+void CpuDeviceOfOptions::take(Tier tier, Bytes size) {
   if (tier == Tier::device && emulated() && size > options_.device_capacity - device_bytes_) {
     fail(ExitCode::device,
          "the emulated device has {} ({} of them taken) and cannot give {}; lower what the plan keeps "
          "there or raise its capacity",
          format_bytes(options_.device_capacity), format_bytes(device_bytes_), format_bytes(size));
   }
-  arenas_.emplace_back(size, MemoryRegion::Pages::touched, fmt::format("the {} arena", to_string(tier)));
   if (tier == Tier::device) device_bytes_ += size;
+}
+
+Arena CpuDeviceOfOptions::allocate(Tier tier, Bytes size, Bytes most) {
+  require(tier != Tier::disk, "the disk tier has files, no arena");
+  if (size.value < 0) fail(ExitCode::device, "an arena of {} bytes is asked for", size.value);
+  const std::lock_guard lock(arenas_mutex_);
+  take(tier, size);
+  arenas_.emplace_back(size, MemoryRegion::Pages::touched, fmt::format("the {} arena", to_string(tier)),
+                       most);
   return {arenas_.back().data(), size};
+}
+
+void CpuDeviceOfOptions::grow(Tier tier, Arena& arena, Bytes size) {
+  if (size <= arena.size) return;
+  const std::lock_guard lock(arenas_mutex_);
+  const auto region = std::find_if(arenas_.begin(), arenas_.end(), [&](const MemoryRegion& candidate) {
+    return candidate.data() == arena.data;
+  });
+  require(region != arenas_.end(), "an arena that grows is this device's");
+  take(tier, size - arena.size);
+  region->grow(size);
+  arena.size = size;
 }
 
 LinkSchedule CpuDeviceOfOptions::link_of(StreamKind kind) {

@@ -38,6 +38,8 @@ class CpuDevice : public Device {
  public:
   // Work on the host stream (and only it) may run loops on this pool.
   virtual ThreadPool& host_pool() = 0;
+  // Other rates for an emulated device's links, between steps.
+  virtual void set_links(const LinkRates& rates) = 0;
 };
 
 // Throws Error(device) where the options make no sense on this machine (split cores with one core...).

@@ -14,10 +14,15 @@ namespace lazytrain::cpu {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-RateClock::RateClock(double gigabytes_per_second, Bytes slack)
-    // 1 GB/s is one byte a nanosecond.
-    : nanoseconds_per_byte_(gigabytes_per_second > 0 ? 1.0 / gigabytes_per_second : 0.0),
-      slack_(std::llround(nanoseconds_per_byte_ * static_cast<double>(slack.value))) {}
+RateClock::RateClock(double gigabytes_per_second, Bytes slack) : slack_bytes_(slack) {
+  set(gigabytes_per_second);
+}
+
+void RateClock::set(double gigabytes_per_second) {
+  // 1 GB/s is one byte a nanosecond.
+  nanoseconds_per_byte_ = gigabytes_per_second > 0 ? 1.0 / gigabytes_per_second : 0.0;
+  slack_ = nanoseconds(std::llround(nanoseconds_per_byte_ * static_cast<double>(slack_bytes_.value)));
+}
 
 SteadyTime RateClock::reserve(Bytes size, SteadyTime earliest) {
   if (!limited()) return earliest;

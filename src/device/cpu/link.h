@@ -28,12 +28,15 @@ class RateClock {
  public:
   RateClock(double gigabytes_per_second, Bytes slack);  // 0 GB/s: no limit
   [[nodiscard]] bool limited() const { return nanoseconds_per_byte_ > 0; }
+  // Another rate, while no stream uses the clock.
+  void set(double gigabytes_per_second);
   // Reserves `size` from `earliest` on; the end of the reservation.
   SteadyTime reserve(Bytes size, SteadyTime earliest);
 
  private:
-  double nanoseconds_per_byte_;
-  std::chrono::nanoseconds slack_;
+  Bytes slack_bytes_;
+  double nanoseconds_per_byte_ = 0;
+  std::chrono::nanoseconds slack_{};
   std::mutex mutex_;
   SteadyTime free_{};
 };

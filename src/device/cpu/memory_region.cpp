@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -32,30 +33,42 @@ void touch(std::byte* data, std::size_t size) {
 
 }  // namespace
 
-MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose) : size_(size) {
+MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose, Bytes most)
+    : size_(size), most_(std::max(size, most)) {
   check(size.value >= 0, "a memory region has no negative size");
-  if (size.value == 0) return;
-  if (size.value > kAddressSpace) {
+  if (most_.value == 0) return;
+  if (most_.value > kAddressSpace) {
     errno = ENOMEM;
-    refuse(size, purpose);
+    refuse(most_, purpose);
   }
-  const bool huge = size.value >= kHugePage;
-  const Bytes whole_pages = align_up(size, kPage);
-  mapped_ = static_cast<std::size_t>(whole_pages.value + (huge ? kHugePage : 0));
-  const int reserve = pages == Pages::lazily ? MAP_NORESERVE : 0;
+  const bool huge = most_.value >= kHugePage;
+  mapped_ = static_cast<std::size_t>(align_up(most_, kPage).value + (huge ? kHugePage : 0));
+  const int reserve = pages == Pages::lazily || most_ > size ? MAP_NORESERVE : 0;
   mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | reserve, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    refuse(size, purpose);
+    refuse(most_, purpose);
   }
   const auto start = reinterpret_cast<std::uintptr_t>(mapping_);
   const std::uintptr_t alignment = huge ? kHugePage : kPage;
   data_ = static_cast<std::byte*>(mapping_) + ((start + alignment - 1) / alignment * alignment - start);
   if (pages == Pages::lazily) return;
-  interleave_over_nodes(data_, static_cast<std::size_t>(whole_pages.value));
+  size_ = Bytes{0};
+  grow(size);
+}
+
+void MemoryRegion::grow(Bytes size) {
+  check(size <= most_, "a memory region grows into its own addresses");
+  if (size <= size_) return;
+  const Bytes begin = align_up(size_, kPage), end = align_up(size, kPage);
+  std::byte* const data = data_ + begin.value;
+  const auto bytes = static_cast<std::size_t>((end - begin).value);
+  size_ = size;
+  if (bytes == 0) return;
+  interleave_over_nodes(data, bytes);
   // Refused on kernels without huge pages: then small ones serve.
-  if (huge) madvise(data_, static_cast<std::size_t>(whole_pages.value), MADV_HUGEPAGE);
-  touch(data_, static_cast<std::size_t>(whole_pages.value));
+  if (most_.value >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  touch(data, bytes);
 }
 
 MemoryRegion::~MemoryRegion() {
@@ -71,6 +84,7 @@ MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
   std::swap(mapped_, other.mapped_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(most_, other.most_);
   return *this;
 }
 

@@ -16,11 +16,15 @@ class MemoryRegion {
   enum class Pages { touched, lazily };
 
   MemoryRegion() = default;
-  // Throws Error(device) naming `purpose` where the system does not give the memory.
-  MemoryRegion(Bytes size, Pages pages, const std::string& purpose);
+  // Throws Error(device) naming `purpose` where the system does not give the memory. `most`: addresses up to
+  // there are kept free for grow().
+  MemoryRegion(Bytes size, Pages pages, const std::string& purpose, Bytes most = {});
   ~MemoryRegion();
   MemoryRegion(MemoryRegion&& other) noexcept;
   MemoryRegion& operator=(MemoryRegion&& other) noexcept;
+
+  // Touches the pages up to `size`, at most what it was made for.
+  void grow(Bytes size);
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] Bytes size() const { return size_; }
@@ -29,7 +33,7 @@ class MemoryRegion {
   void* mapping_ = nullptr;
   std::size_t mapped_ = 0;
   std::byte* data_ = nullptr;
-  Bytes size_;
+  Bytes size_, most_;
 };
 
 }  // namespace lazytrain::cpu
