@@ -263,6 +263,7 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
   if (config.debug_skip_update) {
     inputs.machine.optimizer_rate = 0;
     inputs.costs.update_per_parameter = inputs.costs.update_eight_bit_per_parameter = 0;
+    inputs.costs.update_on_device_per_parameter = inputs.costs.update_on_device_eight_bit_per_parameter = 0;
   }
   if (config.policy == "every-k") inputs.every_k = config.every_k;
   if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";

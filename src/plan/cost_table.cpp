@@ -36,6 +36,8 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   costs.zero_embedding = costs.finish_embedding;
   costs.update_per_parameter = 26.0 / memory;  // bytes read and written, bf16 weights
   costs.update_eight_bit_per_parameter = 14.1 / memory;
+  costs.update_on_device_per_parameter = costs.update_per_parameter;
+  costs.update_on_device_eight_bit_per_parameter = costs.update_eight_bit_per_parameter;
   costs.offload_gradient_per_element = 6.0 / memory;
   costs.copy_h2d = costs.copy_d2h = memory_gbps / 2;
   return costs;
@@ -64,6 +66,8 @@ nlohmann::json to_json(const CostTable& costs) {
           {"zero_embedding_s", costs.zero_embedding},
           {"update_per_parameter_s", costs.update_per_parameter},
           {"update_eight_bit_per_parameter_s", costs.update_eight_bit_per_parameter},
+          {"update_on_device_per_parameter_s", costs.update_on_device_per_parameter},
+          {"update_on_device_eight_bit_per_parameter_s", costs.update_on_device_eight_bit_per_parameter},
           {"offload_gradient_per_element_s", costs.offload_gradient_per_element},
           {"copy_h2d_gbps", costs.copy_h2d},
           {"copy_d2h_gbps", costs.copy_d2h},
@@ -98,6 +102,14 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& wh
   costs.zero_embedding = fields.number("zero_embedding_s", 0, kLongest);
   costs.update_per_parameter = fields.number("update_per_parameter_s", 0, 1);
   costs.update_eight_bit_per_parameter = fields.number("update_eight_bit_per_parameter_s", 0, 1);
+  // Tables that were made before layers could be resident, and those of unified machines, lack these.
+  const auto on_device = [&](const char* key, Seconds on_host) {
+    return json.contains(key) ? fields.number(key, 0, 1) : on_host;
+  };
+  costs.update_on_device_per_parameter =
+      on_device("update_on_device_per_parameter_s", costs.update_per_parameter);
+  costs.update_on_device_eight_bit_per_parameter =
+      on_device("update_on_device_eight_bit_per_parameter_s", costs.update_eight_bit_per_parameter);
   costs.offload_gradient_per_element = fields.number("offload_gradient_per_element_s", 0, 1);
   costs.copy_h2d = fields.number("copy_h2d_gbps", 0, 1e5);
   costs.copy_d2h = fields.number("copy_d2h_gbps", 0, 1e5);

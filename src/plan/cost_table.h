@@ -49,6 +49,8 @@ struct CostTable {
   Seconds zero_embedding = 0;                  // it is set to zero, per step (untied heads)
   Seconds update_per_parameter = 0;            // with fp32 moments
   Seconds update_eight_bit_per_parameter = 0;  // with 8-bit moments
+  // Of resident layers, on the device.
+  Seconds update_on_device_per_parameter = 0, update_on_device_eight_bit_per_parameter = 0;
   Seconds offload_gradient_per_element =
       0;  // conversion and norm; the copy over the link may be slower and then decides
   double copy_h2d = 0, copy_d2h = 0;  // GB/s of plain copies when the link is not paced

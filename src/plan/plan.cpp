@@ -46,7 +46,9 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
         fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const GroupPlan& home = plan.groups[g];
-    if (home.on_device) refuse("resident layers are not something this version can run");
+    if (home.on_device && (g == 0 || g == layers + 1)) refuse("only decoder layers can be resident");
+    if (home.on_device && (home.states_on_disk || home.gradient_on_disk || home.weights_on_disk))
+      refuse(fmt::format("layer {} is resident and has something on disk", g - 1));
     if (home.weights_on_disk && !home.gradient_on_disk)
       refuse("weights are on disk only beside gradients on disk");
     if (!home.gradient_on_disk) continue;
@@ -88,10 +90,9 @@ std::vector<Block> blocks_of(const Plan& plan) {
 nlohmann::json to_json(const Plan& plan) {
   nlohmann::json boundaries = nlohmann::json::array(), layers = nlohmann::json::array();
   for (const BoundaryPlan& boundary : plan.boundaries)
-    boundaries.push_back(
-        {{"materialised", boundary.materialised},
-         {"device_micro_batches", boundary.device_micro_batches},
-         {"disk_micro_batches", boundary.disk_micro_batches}});
+    boundaries.push_back({{"materialised", boundary.materialised},
+                          {"device_micro_batches", boundary.device_micro_batches},
+                          {"disk_micro_batches", boundary.disk_micro_batches}});
   for (const LayerPlan& layer : plan.layers)
     layers.push_back({{"stash", to_string(layer.stash)},
                       {"stash_device_micro_batches", layer.stash_device_micro_batches},

@@ -47,6 +47,11 @@ struct LoweringContext {
   std::vector<GroupPlan> homes = {};
 };
 
+// Buffers on the host through which what is resident on the device is read and set between steps: as large as
+// the largest weights of a resident layer, and as the largest piece of a state.
+inline constexpr const char* kWindowOfWeights = "host.window_weights";
+inline constexpr const char* kWindowOfStates = "host.window_states";
+
 // Int32 arrays of the batch buffer, each slots * slot_tokens long, in this order: positions, document starts,
 // head rows, head targets (generation: cache sequences, or which sequences are active), one more (training:
 // the distinct tokens of the step; generation: cache entries). The host's copy ends with what the device

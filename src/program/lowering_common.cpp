@@ -19,24 +19,22 @@ StateBuffers add_state_buffers(ProgramBuilder& builder, const LoweringContext& c
     const ParameterGroup& group = context.groups[g];
     const auto index = static_cast<std::int64_t>(g);
     const GroupPlan home = home_of(context, g);
-    state.weights.push_back(home.weights_on_disk
-                                ? -1
-                                : builder.persistent(name_of("host.w", index), tier,
-                                                     {group.elements * context.type_bytes}, true));
+    const auto at_home = [&](const char* on_host, const char* on_device, Bytes size) {
+      return home.on_device ? builder.persistent(name_of(on_device, index), Tier::device, size, true)
+                            : builder.persistent(name_of(on_host, index), tier, size, true);
+    };
+    const Bytes elements{group.elements * context.type_bytes};
+    state.weights.push_back(home.weights_on_disk ? -1 : at_home("host.w", "dev.w", elements));
     state.states.push_back(
-        training && !home.states_on_disk
-            ? builder.persistent(name_of("host.states", index), tier, context.state_bytes[g], true)
-            : -1);
-    state.gradient.push_back(training && !home.gradient_on_disk
-                                 ? builder.persistent(name_of("host.grad", index), tier,
-                                                      {group.elements * context.type_bytes}, true)
-                                 : -1);
-    const std::int64_t chunks = (group.elements + kNormRun - 1) / kNormRun;
-    state.norm.push_back(training ? builder.persistent(name_of("host.norm", index), tier, {chunks * 8}, true)
-                                  : -1);
+        training && !home.states_on_disk ? at_home("host.states", "dev.states", context.state_bytes[g]) : -1);
+    state.gradient.push_back(training && !home.gradient_on_disk ? at_home("host.grad", "dev.grad", elements)
+                                                                : -1);
+    state.norm.push_back(
+        training ? builder.persistent(name_of("host.norm", index), tier, norm_bytes(group), true) : -1);
   }
-  if (training) state.clip = builder.persistent("host.clip", tier, {64}, true);
+  if (training) state.clip = builder.persistent("host.clip", tier, kClipBytes, true);
   if (training) add_disk_buffers(builder, context, state);
+  add_resident_buffers(builder, context, state);
   return state;
 }
 
@@ -68,13 +66,20 @@ WeightSlots::WeightSlots(ProgramBuilder& builder, const LoweringContext& context
                          std::int64_t slots)
     : builder_(builder), context_(context), host_(host) {
   if (builder.unified()) return;
-  const Bytes largest{largest_layer(context) * context.type_bytes};
-  for (std::int64_t k = 0; k < std::min(slots, context.architecture.layers); ++k)
+  std::int64_t streamed = 0;
+  Bytes largest;
+  for (std::size_t g = 1; g + 1 < context.groups.size(); ++g) {
+    if (home_of(context, g).on_device) continue;
+    ++streamed;
+    largest = std::max(largest, Bytes{context.groups[g].elements * context.type_bytes});
+  }
+  for (std::int64_t k = 0; k < std::min(slots, streamed); ++k)
     slots_.push_back({.buffer = builder.persistent(name_of("dev.slot", k), Tier::device, largest, false)});
 }
 
 BufferId WeightSlots::use(std::int32_t layer, UpdateLowering* update) {
   const auto group = static_cast<std::size_t>(layer) + 1;
+  if (home_of(context_, group).on_device) return host_.use(group).buffer;
   Slot* chosen = nullptr;
   for (Slot& slot : slots_) {
     if (slot.layer == layer && update == nullptr) return slot.buffer;

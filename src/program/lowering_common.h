@@ -13,12 +13,16 @@
 
 namespace lazytrain {
 
+// Of the buffer with the clip factor.
+inline constexpr Bytes kClipBytes{64};
+
 // Parameters, states and gradients of every group. They come first in their tier, so that their offsets are
 // the same in every Program of a run.
 struct StateBuffers {
-  std::vector<BufferId> weights, states, gradient,
-      norm;  // by group; -1 where there is none, or it is on disk
-  BufferId clip = -1;
+  // By group; -1 where there is none, or it is on disk. Those of resident layers are on the device, but for
+  // the norm.
+  std::vector<BufferId> weights, states, gradient, norm;
+  BufferId clip = -1, device_clip = -1;  // the device's: only where a layer is resident
   // On disk: the pieces of each group's state, and each group's gradient and weights (-1: on the host).
   std::vector<std::vector<BufferId>> disk_states = {};
   std::vector<BufferId> disk_gradient = {}, disk_weights = {};
@@ -35,7 +39,22 @@ inline GroupPlan home_of(const LoweringContext& context, std::size_t group) {
 // Part of add_state_buffers: what is on disk, and the host buffers that it passes through.
 void add_disk_buffers(ProgramBuilder& builder, const LoweringContext& context, StateBuffers& state);
 
-// The layers' weights as the host has them: in place, or those that live on disk in slots that rotate. Ops
+// Whether some layer is resident.
+bool any_resident(const LoweringContext& context);
+
+// Part of add_state_buffers: what resident layers need beside their weights, states and gradients.
+// Error(usage) on unified machines, where nothing can be resident.
+void add_resident_buffers(ProgramBuilder& builder, const LoweringContext& context, StateBuffers& state);
+
+// The clip factor goes to the device; placed once before the updates of resident layers.
+Op load_clip(const StateBuffers& state);
+
+// Places what becomes of a resident layer's gradient behind its last backward: it is rounded where it is, and
+// its partial sums of squares go to the host.
+void keep_gradient(ProgramBuilder& builder, const LoweringContext& context, const StateBuffers& state,
+                   std::int32_t layer, BufferId accumulator);
+
+// The layers' weights where they live: in place, or those that live on disk in slots that rotate. Ops
 // must be placed in the list in the order in which they asked for weights, and behind the compute op `after`
 // (-1: anywhere), when the slot is free.
 class HostWeights {
@@ -64,8 +83,9 @@ class HostWeights {
   std::int64_t turns_ = 0;
 };
 
-// Updates of groups as ops: one for a group, or for a state on disk ReadStates, UpdateGroup and WriteStates
-// of every piece, between reading and writing the weights where they are on disk too.
+// Updates of groups as ops: one for a group (of a resident layer: a compute op), or for a state on disk
+// ReadStates, UpdateGroup and WriteStates of every piece, between reading and writing the weights where they
+// are on disk too.
 class UpdateLowering {
  public:
   UpdateLowering(const LoweringContext& context, const StateBuffers& state, HostWeights& weights)
@@ -91,6 +111,11 @@ struct GradientHome {
 };
 GradientHome gradient_home(const LoweringContext& context, const StateBuffers& state, std::size_t group);
 
+// Of the partial sums of squares of a group's gradient.
+inline Bytes norm_bytes(const ParameterGroup& group) {
+  return {(group.elements + kNormRun - 1) / kNormRun * 8};
+}
+
 inline Bytes boundary_bytes(const LoweringContext& context, std::int64_t rows) {
   return Bytes{rows} * context.architecture.hidden * context.type_bytes;
 }
@@ -113,8 +138,8 @@ DeviceCommon add_device_common(ProgramBuilder& builder, const LoweringContext& c
 // Puts the index arrays on the device at the beginning of a step (tiered machines).
 void add_load_batch(ProgramBuilder& builder, const DeviceCommon& common, std::int64_t batch_rows);
 
-// The weights of layers as compute ops see them: as the host has them on unified machines, else in rotating
-// device buffers. A layer that a buffer still holds is not loaded again.
+// The weights of layers as compute ops see them: where they live on unified machines and of resident layers,
+// else in rotating device buffers. A layer that a buffer still holds is not loaded again.
 class WeightSlots {
  public:
   WeightSlots(ProgramBuilder& builder, const LoweringContext& context, HostWeights& host, std::int64_t slots);

@@ -46,9 +46,15 @@ Program lower_update_only(const LoweringContext& context) {
   HostWeights weights(context, state);
   UpdateLowering updates(context, state, weights);
   // A run without optimizer states has nothing to update; its parameters still get their offsets.
-  if (!context.state_bytes.empty())
-    for (std::size_t g = 0; g < context.groups.size(); ++g)
-      for (Op& op : updates.update(g).ops) builder.before(0, std::move(op));
+  if (context.state_bytes.empty()) return builder.finish();
+  if (any_resident(context)) builder.before(0, load_clip(state));
+  for (std::size_t g = 0; g < context.groups.size(); ++g)
+    for (Op& op : updates.update(g).ops) {
+      if (op.stream == StreamId::compute)
+        builder.compute(std::move(op));
+      else
+        builder.before(0, std::move(op));
+    }
   return builder.finish();
 }
 

@@ -49,9 +49,12 @@ class TrainLowering {
     const std::size_t embedding = 0, head = context_.groups.size() - 1;
     if (plan_.optimizer_overlap) update_at_start(embedding);
     for (std::int32_t m = 0; m < micro_batches_; ++m) gather(m);
-    if (plan_.optimizer_overlap)
+    if (plan_.optimizer_overlap) {
+      if (any_resident(context_)) builder_.before(0, load_clip(state_));
       for (std::size_t g = 1; g <= head; ++g)
-        if (!home_of(context_, g).weights_on_disk) update_at_start(g);
+        if (const GroupPlan home = home_of(context_, g); !home.weights_on_disk && !home.on_device)
+          update_at_start(g);
+    }
     if (!context_.architecture.tied_head) {
       Op zero{.kind = OpKind::zero_embedding_gradient,
               .stream = StreamId::host,
@@ -70,9 +73,7 @@ class TrainLowering {
       for (std::int32_t l = block->end - 1; l >= block->begin; --l) backward(l);
     }
     embedding_gradient();
-    if (!plan_.optimizer_overlap)
-      for (std::size_t g = 0; g <= head; ++g)
-        for (Op& op : updates_.update(g).ops) at_end(std::move(op));
+    if (!plan_.optimizer_overlap) update_at_end();
     return builder_.finish(depth);
   }
 
@@ -89,6 +90,18 @@ class TrainLowering {
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
   void update_at_start(std::size_t group) {
     for (Op& op : updates_.update(group).ops) builder_.before(0, std::move(op));
+  }
+  // Those of resident layers run beside those on the host.
+  void update_at_end() {
+    const auto updates = [&](bool resident, const auto& place) {
+      for (std::size_t g = 0; g < context_.groups.size(); ++g)
+        if (home_of(context_, g).on_device == resident)
+          for (Op& op : updates_.update(g).ops) place(std::move(op));
+    };
+    updates(false, [&](Op op) { at_end(std::move(op)); });
+    if (!any_resident(context_)) return;
+    at_end(load_clip(state_));
+    updates(true, [&](Op op) { builder_.compute(std::move(op)); });
   }
   void at_end(Op op) { builder_.after(builder_.next_compute() - 1, std::move(op)); }
   // Where a fetch for the compute op that comes next goes: `fetch_lead` ops ahead, but behind the op after
@@ -144,9 +157,11 @@ class TrainLowering {
 
   // Forward of layer l over all micro-batches; `again` = the no-grad sweep over a block in the backward.
   void forward(std::int32_t l, bool again) {
+    const GroupPlan layer = home_of(context_, at(l) + 1);
+    const bool update_here = !again && plan_.optimizer_overlap;
+    if (update_here && layer.on_device) builder_.compute(std::move(updates_.update(at(l) + 1).ops.front()));
     // Weights on disk come to the host for their update and go on to the device.
-    const bool update = !again && plan_.optimizer_overlap && home_of(context_, at(l) + 1).weights_on_disk;
-    const BufferId weights = weights_.use(l, update ? &updates_ : nullptr);
+    const BufferId weights = weights_.use(l, update_here && layer.weights_on_disk ? &updates_ : nullptr);
     const bool stashing = !again && plan_.layers[at(l)].stash != StashLevel::none;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       const BufferId input = boundary(l, m);
@@ -337,6 +352,7 @@ class TrainLowering {
         offload_gradient_of_boundary(l, m, compute);
     }
     const std::size_t group = at(l) + 1;
+    if (home_of(context_, group).on_device) return keep_gradient(builder_, context_, state_, l, accumulator);
     Op offload{.kind = OpKind::offload_gradient,
                .stream = builder_.unified() ? StreamId::compute : StreamId::d2h,
                .layer = l};

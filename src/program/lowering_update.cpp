@@ -122,11 +122,13 @@ UpdateLowering::Update UpdateLowering::update(std::size_t group) {
   whole.elements = context_.groups[group].elements;
   if (!context_.eight_bit_elements.empty()) whole.eight_bit_elements = context_.eight_bit_elements[group];
   const GroupPlan home = home_of(context_, group);
+  if (home.on_device) whole.stream = StreamId::compute;
+  const BufferId clip = home.on_device ? state_.device_clip : state_.clip;
   const auto operands = [&](BufferId gradient, BufferId states) -> std::vector<Operand> {
     return {{OperandRole::group_gradient, gradient, Access::read},
             {OperandRole::weights, weights.buffer, Access::read_write},
             {OperandRole::states, states, Access::read_write},
-            {OperandRole::clip, state_.clip, Access::read}};
+            {OperandRole::clip, clip, Access::read}};
   };
   Update update_of_group{.after = weights.after};
   std::vector<Op>& ops = update_of_group.ops;

@@ -37,6 +37,7 @@ enum class OpKind : std::uint8_t {
   gather_embedding,           // host: rows of the embedding matrix become boundary 0 of micro-batch m
   load_weights,               // LoadWeights(l)
   load_head,                  // final norm and projection
+  load_clip,                  // the clip factor, for updates of resident layers
   forward,                    // Forward(l, m)
   recompute,                  // Recompute(l, m): what the stash lacks
   head_forward_backward,      // HeadForwardBackward(m)
@@ -49,14 +50,16 @@ enum class OpKind : std::uint8_t {
   fetch_boundary_gradient,    // h2d
   offload_stash,              // d2h
   fetch_stash,                // h2d
-  offload_gradient,           // OffloadGradient(l): rounds, copies, sums squares
+  offload_gradient,           // OffloadGradient(l): rounds, copies, sums squares (resident: copies nothing)
   offload_head_gradient,      // the same; of a tied projection also the fp32 rows of the step's tokens
+  offload_norm,               // the partial sums of squares of a resident layer's gradient
   offload_loss,               // per-row losses of micro-batch m (generation: the chosen tokens)
   collect,  // host: losses of micro-batch m are summed (generation: tokens reach the caller)
   scatter_embedding_gradient,  // host: boundary 0's gradient into the fp32 rows of its tokens, in token order
   finish_embedding_gradient,   // host: rounds these rows into the embedding's gradient, sums squares of all
   reduce_norm,                 // host: global norm, clip factor, is the step finite
-  update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it
+  update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it (resident
+                               // layers: in the compute stream)
   read_states,                 // disk_read: one piece of a group's optimizer state
   write_states,                // disk_write: the same piece, updated
   read_weights,                // disk_read: a layer's weights, for a load, a layer call or an update

@@ -80,14 +80,18 @@ std::array<double, kStreamCount> fair_parts(const std::array<Demand, kStreamCoun
 
 // As fast as it goes.
 Seconds update_seconds(const Op& op, const CostTable& costs) {
-  return static_cast<double>(op.elements - op.eight_bit_elements) * costs.update_per_parameter +
-         static_cast<double>(op.eight_bit_elements) * costs.update_eight_bit_per_parameter;
+  const bool on_device = op.stream == StreamId::compute;
+  const Seconds fp32 = on_device ? costs.update_on_device_per_parameter : costs.update_per_parameter;
+  const Seconds eight_bit =
+      on_device ? costs.update_on_device_eight_bit_per_parameter : costs.update_eight_bit_per_parameter;
+  return static_cast<double>(op.elements - op.eight_bit_elements) * fp32 +
+         static_cast<double>(op.eight_bit_elements) * eight_bit;
 }
 
-// What the machine's optimizer rate makes it last at least; 0 where it is not paced.
+// What the optimizer rate of the machine's host makes it last at least; 0 where it is not paced.
 Seconds paced_seconds(const Op& op, const SimulationInput& input) {
-  return input.machine.optimizer_rate > 0 ? static_cast<double>(op.elements) / input.machine.optimizer_rate
-                                          : 0;
+  if (input.machine.optimizer_rate <= 0 || op.stream != StreamId::host) return 0;
+  return static_cast<double>(op.elements) / input.machine.optimizer_rate;
 }
 
 // A paced update sleeps for a part of its time.

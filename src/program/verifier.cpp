@@ -108,9 +108,15 @@ class Verifier {
     }
   }
 
-  // The operands of one op: none on another that it writes, none smaller than what it moves.
+  // The operands of one op: none on another that it writes, none smaller than what it moves, none where it
+  // does not reach.
   void operands_of(OpIndex i) {
     const Op& it = op(i);
+    for (const Operand& operand : it.operands)
+      if (const Buffer& buffer = program_.at(operand.buffer);
+          it.stream == StreamId::compute && buffer.tier != Tier::device && buffer.size.value > 0)
+        report(Violation::Kind::out_of_reach,
+               fmt::format("{} computes with {}, which is not on the device", name(i), buffer.name));
     for (std::size_t a = 0; a < it.operands.size(); ++a) {
       for (std::size_t b = a + 1; b < it.operands.size(); ++b) {
         const Operand &x = it.operands[a], &y = it.operands[b];
@@ -135,6 +141,8 @@ class Verifier {
       case OpKind::load_batch:
       case OpKind::load_weights:
       case OpKind::load_head:
+      case OpKind::load_clip:
+      case OpKind::offload_norm:
       case OpKind::offload_boundary:
       case OpKind::fetch_boundary:
       case OpKind::offload_boundary_gradient:

@@ -20,6 +20,7 @@ struct Violation {
     out_of_arena,  // a buffer reaches past its arena
     shared,        // bytes that outlive the step, or two operands of one op, lie on one another
     overrun,       // an op moves more bytes than its buffers have
+    out_of_reach,  // a compute op uses what is not on the device
     overflow       // an arena is larger than the tier
   };
   Kind kind;

@@ -92,6 +92,11 @@ std::string step_summary(const PlannedStep& step, const Machine& machine, const 
         count(&GroupPlan::weights_on_disk), format_bytes(disk_reads(step.program)), format_bytes(written),
         written.gigabytes());
   }
+  const auto resident = std::count_if(plan.groups.begin(), plan.groups.end(),
+                                      [](const GroupPlan& group) { return group.on_device; });
+  if (resident > 0)
+    text += fmt::format("  resident on the device, and updated there: {} of {} layers\n", resident,
+                        plan.layers.size());
   text += fmt::format("  simulated step {} s: compute {} s (recompute {} s), exposed {} s; {:.1f} tok/s\n",
                       seconds(simulation.step), seconds(simulation.compute), seconds(simulation.recompute),
                       seconds(simulation.exposed), simulation.step > 0 ? tokens / simulation.step : 0.0);

@@ -91,6 +91,8 @@ struct Issue {
       case OpKind::load_batch:
       case OpKind::load_weights:
       case OpKind::load_head:
+      case OpKind::load_clip:
+      case OpKind::offload_norm:
       case OpKind::offload_boundary:
       case OpKind::fetch_boundary:
       case OpKind::offload_boundary_gradient:

@@ -39,7 +39,7 @@ inline Plan plain_plan(const Architecture& architecture, const BatchGeometry& ba
   return plan;
 }
 
-// Any plan that check_plan() allows.
+// Any plan that check_plan() allows, but for what is on disk; for unified machines, without `groups`.
 inline Plan random_plan(Random& random, const Architecture& architecture, const BatchGeometry& batch) {
   Plan plan = plain_plan(architecture, batch);
   const auto up_to = [&](std::int64_t most) {
@@ -65,6 +65,10 @@ inline Plan random_plan(Random& random, const Architecture& architecture, const 
   plan.sweep_last_layer = coin();
   plan.retain_logits = coin();
   plan.optimizer_overlap = coin();
+  if (coin()) {
+    plan.groups.resize(plan.layers.size() + 2);
+    for (std::size_t g = 1; g <= plan.layers.size(); ++g) plan.groups[g].on_device = coin();
+  }
   return plan;
 }
 

@@ -94,6 +94,17 @@ TEST(Plan, RefusesWhatNoStepCanBe) {
               p.layers[1].stash = StashLevel::mlp;
             }),
             "p.json: layer 1 stashes inside a recomputed block" + remedy);
+  const auto refused_home = [&](std::size_t group, const GroupPlan& home) {
+    return refusal([&](Plan& p) {
+      p.groups.resize(5);
+      p.groups[group] = home;
+    });
+  };
+  EXPECT_EQ(refused_home(3, {.on_device = true}), "");
+  EXPECT_EQ(refused_home(0, {.on_device = true}), "p.json: only decoder layers can be resident" + remedy);
+  EXPECT_EQ(refused_home(4, {.on_device = true}), "p.json: only decoder layers can be resident" + remedy);
+  EXPECT_EQ(refused_home(2, {.states_on_disk = true, .on_device = true}),
+            "p.json: layer 1 is resident and has something on disk" + remedy);
 }
 
 TEST(Plan, RefusesDamagedJson) {
@@ -170,6 +181,14 @@ TEST(CostTable, RoundTripFingerprintAndRefusals) {
   CostTable other = costs;
   other.layer.forward *= 1.0000001;
   EXPECT_NE(fingerprint(other), fingerprint(costs));
+  nlohmann::json older = good;
+  older.erase("update_on_device_per_parameter_s");
+  older.erase("update_on_device_eight_bit_per_parameter_s");
+  older["update_per_parameter_s"] = 0.25;
+  older["update_eight_bit_per_parameter_s"] = 0.125;
+  const CostTable from_older = cost_table_from_json(older, "c.json");
+  EXPECT_EQ(from_older.update_on_device_per_parameter, 0.25);
+  EXPECT_EQ(from_older.update_on_device_eight_bit_per_parameter, 0.125);
   nlohmann::json bad = good;
   bad["recompute_s"] = {1, 2};
   EXPECT_EQ(message([&] { cost_table_from_json(bad, "c.json"); }),

@@ -74,6 +74,12 @@ std::vector<std::string> exhaustive_check(const Program& program) {
       if (on_disk(op) && program.at(operand.buffer).offset.value % kDiskAlignment != 0)
         wrong.push_back(program.at(operand.buffer).name + " does not begin on a block of the disk");
 
+  for (const Op& op : program.ops)
+    for (const Operand& operand : op.operands)
+      if (op.stream == StreamId::compute && program.at(operand.buffer).tier != Tier::device &&
+          program.at(operand.buffer).size.value > 0)
+        wrong.push_back(program.at(operand.buffer).name + " is not on the device");
+
   struct Access_ {
     std::size_t op;
     BufferId buffer;

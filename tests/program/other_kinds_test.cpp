@@ -21,11 +21,17 @@ const Buffer& named(const Program& program, const std::string& name) {
 }
 
 TEST(OtherKinds, AreSafe) {
-  for (const TierModel tiers : {TierModel::tiered, TierModel::unified})
+  enum class Setting { unified, tiered, resident };
+  for (const Setting setting : {Setting::unified, Setting::tiered, Setting::resident})
     for (const bool tied : {true, false})
       for (std::int64_t layers = 1; layers <= 4; ++layers)
         for (std::int64_t slots = 1; slots <= 3; ++slots) {
-          const LoweringContext context = small_context(small_architecture(layers, tied), tiers);
+          const TierModel tiers = setting == Setting::unified ? TierModel::unified : TierModel::tiered;
+          LoweringContext context = small_context(small_architecture(layers, tied), tiers);
+          if (setting == Setting::resident) {  // every other layer
+            context.homes.resize(context.groups.size());
+            for (std::size_t g = 1; g + 1 < context.groups.size(); g += 2) context.homes[g].on_device = true;
+          }
           expect_safe(lower_update_only(context), tiers);
           const BatchGeometry batch{.slots = 3, .slot_tokens = 8, .micro_batch = slots};
           expect_safe(lower_evaluate(context, batch, slots, small_workspace()), tiers);
@@ -41,10 +47,14 @@ TEST(OtherKinds, AreSafe) {
 TEST(OtherKinds, SeeParametersAndCachesAtTheSameOffsets) {
   for (const TierModel tiers : {TierModel::tiered, TierModel::unified}) {
     const Architecture architecture = small_architecture(3, false);
-    const LoweringContext context = small_context(architecture, tiers);
-    const Program train =
-        lower_train_step(context, plain_plan(architecture, {.slots = 2, .slot_tokens = 8, .micro_batch = 1}),
-                         small_workspace());
+    LoweringContext context = small_context(architecture, tiers);
+    Plan plan = plain_plan(architecture, {.slots = 2, .slot_tokens = 8, .micro_batch = 1});
+    if (tiers == TierModel::tiered) {
+      context.homes.resize(context.groups.size());
+      context.homes[1].on_device = context.homes[3].on_device = true;
+      plan.groups = context.homes;
+    }
+    const Program train = lower_train_step(context, plan, small_workspace());
     const Program evaluate =
         lower_evaluate(context, {.slots = 4, .slot_tokens = 8, .micro_batch = 2}, 2, small_workspace());
     const Program update = lower_update_only(context);
@@ -53,7 +63,9 @@ TEST(OtherKinds, SeeParametersAndCachesAtTheSameOffsets) {
         {.sequences = 3, .capacity = 16, .prefill = {.slots = 3, .slot_tokens = 8, .micro_batch = 3}}, 2,
         small_workspace());
     for (const Buffer& buffer : train.buffers) {
-      if (!buffer.persistent || buffer.name.rfind("host.", 0) != 0 || buffer.name == "host.batch") continue;
+      const bool state = buffer.name.rfind("host.", 0) == 0 || buffer.name.rfind("dev.w[", 0) == 0 ||
+                         buffer.name.rfind("dev.states", 0) == 0 || buffer.name.rfind("dev.grad", 0) == 0;
+      if (!buffer.persistent || !state || buffer.name == "host.batch") continue;
       for (const Program* other : {&evaluate, &update, &generation.prefill, &generation.decode})
         EXPECT_EQ(named(*other, buffer.name).offset, buffer.offset) << buffer.name;
     }

@@ -68,11 +68,16 @@ inline RandomCase random_case(std::uint64_t n) {
       .context = small_context(architecture, random.below(4) == 0 ? TierModel::unified : TierModel::tiered),
       .plan = random_plan(random, architecture, batch)};
   if (random.below(2) == 0) result.context.type_bytes = 4;
+  std::vector<GroupPlan>& homes = result.plan.groups;
+  if (result.context.tiers == TierModel::unified) homes.clear();
   if (random.below(3) == 0) {
     const auto levels = static_cast<std::uint64_t>(most_disk_level(layers)) + 1;
-    result.context.homes = groups_on_disk(static_cast<std::int64_t>(random.below(levels)), layers);
-    result.plan.groups = result.context.homes;
+    const std::vector<GroupPlan> resident = homes;
+    homes = groups_on_disk(static_cast<std::int64_t>(random.below(levels)), layers);
+    for (std::size_t g = 0; g < resident.size() && g < homes.size(); ++g)
+      if (resident[g].on_device) homes[g] = resident[g];
   }
+  result.context.homes = homes;
   return result;
 }
 

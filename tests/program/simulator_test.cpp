@@ -96,6 +96,21 @@ TEST(Simulator, AGradientLeavesNoFasterThanItIsConverted) {
   EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = links(1, 1, 0)}).step, 1.0, kNear);
 }
 
+TEST(Simulator, UpdatesOfResidentLayersHaveThePaceOfTheDevice) {
+  CostTable costs = unit_costs();
+  costs.update_on_device_per_parameter = 0.004;
+  costs.update_on_device_eight_bit_per_parameter = 0.001;
+  Machine machine = links(1, 1, 0);
+  machine.optimizer_rate = 10;  // parameters per second, of the host
+  Op op{.kind = OpKind::update_group, .stream = StreamId::compute, .layer = 1, .elements = 500};
+  op.eight_bit_elements = 100;
+  const Simulation on_device = simulate(program_of({op}), {.costs = costs, .machine = machine});
+  EXPECT_NEAR(on_device.step, 400 * 0.004 + 100 * 0.001, kNear);
+  EXPECT_NEAR(on_device.compute, on_device.step, kNear);
+  op.stream = StreamId::host;
+  EXPECT_NEAR(simulate(program_of({op}), {.costs = costs, .machine = machine}).step, 50, kNear);
+}
+
 TEST(Simulator, RowsThatATiedHeadLeavesInFp32TakeTheirTime) {
   // 500 rounded elements, and 250 that leave in fp32 as well.
   Op op{.kind = OpKind::offload_head_gradient, .stream = StreamId::d2h, .bytes = {2000}, .elements = 500};

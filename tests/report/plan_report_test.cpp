@@ -101,6 +101,13 @@ TEST(PlanReport, Summary) {
             "  4 slots of 512 tokens in micro-batches of 2; optimizer hidden before the next forward\n"
             "  simulated step 2.000 s: compute 1.500 s (recompute 0.250 s), exposed 0.500 s; 1024.0 tok/s\n"
             "  from measured costs of a test machine; links 4 GB/s up, 3 GB/s down (emulated)\n");
+  PlannedStep resident = small_step();
+  resident.plan.layers.resize(3);
+  resident.plan.groups.resize(5);
+  resident.plan.groups[1].on_device = resident.plan.groups[3].on_device = true;
+  EXPECT_NE(step_summary(resident, emulated(), costs)
+                .find("\n  resident on the device, and updated there: 2 of 3 layers\n"),
+            std::string::npos);
 }
 
 TEST(PlanReport, PlannedAndMeasured) {

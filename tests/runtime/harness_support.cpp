@@ -79,9 +79,8 @@ Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch, S
   plan.batch = batch;
   plan.boundaries.assign(static_cast<std::size_t>(architecture.layers) + 1,
                          {.materialised = true, .device_micro_batches = batch.micro_batches()});
-  plan.layers.assign(
-      static_cast<std::size_t>(architecture.layers),
-      {.stash = level, .stash_device_micro_batches = batch.micro_batches(), .weights_resident = false});
+  plan.layers.assign(static_cast<std::size_t>(architecture.layers),
+                     {.stash = level, .stash_device_micro_batches = batch.micro_batches()});
   return plan;
 }
 
