@@ -40,13 +40,6 @@ struct ExecutorOptions {
   bool skip_updates = false;  // updates do nothing: for the time of a step without optimizer
 };
 
-// Parameters and states of one group, where they live between steps.
-struct GroupMemory {
-  std::span<std::byte> weights;   // storage type
-  std::span<std::byte> states;    // optim/group_state.h says what is where; empty without training or on disk
-  std::span<std::byte> gradient;  // likewise
-};
-
 class Executor {
  public:
   // `states`: the layout of each group's state; empty without training.
@@ -61,8 +54,8 @@ class Executor {
   void allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device = {}, Bytes most_host = {});
   // Room for a Program that is larger than the others, between steps. What is in the arenas stays.
   void grow(Bytes device, Bytes host);
-  // Where the parameters of a group are. All Programs of the run agree.
-  [[nodiscard]] GroupMemory group(std::size_t index) const;
+  // The gradient of a group as the last step left it, in the storage type; not of those on disk.
+  void read_gradient(std::size_t group, std::span<std::byte> out);
   // The pieces of a group's state, between steps.
   [[nodiscard]] StateWindow& states() { return states_; }
   // The weights of a group, one piece each, likewise.
@@ -95,18 +88,36 @@ class Executor {
   struct Prepared;
   struct Running;  // one run of a Program
   friend struct Issue;
+  // Parameters and states of one group, where they live between steps. All Programs of the run agree.
+  struct GroupMemory {
+    std::span<std::byte> weights = {};  // storage type
+    std::span<std::byte> states =
+        {};  // optim/group_state.h says what is where; empty without training or on disk
+    std::span<std::byte> gradient = {};  // likewise
+    bool on_device = false;              // all three
+  };
+  // One group, or one piece of it.
+  struct Update {
+    AdamWStateGroup group;
+    const double* clip_factor;
+    ThreadPool* pool;
+    Seconds pace = 0;  // how long it lasts at least
+  };
 
   StepOutcome run(const Program& program, Running& running);
   void issue(const Program& program, const Op& op, Running& running, Stream& stream);
   const Prepared& prepare(const Program& program);
   void reduce_norm(const Program& program, const Op& op, Running& running);
-  void update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running);
+  void update_group(const Update& update, const Running& running);
   // Whether what update ops would do is done: called by them and what waits for them.
   [[nodiscard]] bool updates(const Running& running) const;
   void read_disk(Bytes offset, std::span<std::byte> out);
   void write_disk(Bytes offset, std::span<const std::byte> bytes, const Running& running, bool update);
   void open_states(const Program& states);
   void open_weights(const Program& states);
+  [[nodiscard]] DeviceCopies device_copies() const;
+  // The buffer of this name; empty where there is none.
+  [[nodiscard]] std::span<std::byte> buffer_named(const Program& program, const std::string& name) const;
   [[nodiscard]] std::byte* host_batch(const Program& program) const;
   [[nodiscard]] std::byte* address(const Program& program, BufferId buffer) const;
 
@@ -126,7 +137,6 @@ class Executor {
   StateWindow states_, weights_;
   std::chrono::steady_clock::time_point disk_read_free_{}, disk_write_free_{};  // paced: end of the last
   std::optional<AdamWStep> pending_;
-  double clip_factor_ = 1;
   bool step_finite_ = true;
 };
 

@@ -145,8 +145,10 @@ struct Issue {
       case OpKind::scatter_embedding_gradient:
       case OpKind::finish_embedding_gradient:
       case OpKind::reduce_norm:
-      case OpKind::update_group:
         host();
+        return;
+      case OpKind::update_group:
+        update();
         return;
     }
   }
@@ -299,9 +301,6 @@ struct Issue {
         self.device_.call(stream, [=] { executor->reduce_norm(*whole, *self_op, *run); });
         return;
       }
-      case OpKind::update_group:
-        update();
-        return;
       default:
         return;
     }
@@ -319,8 +318,15 @@ struct Issue {
         .gradient_first = op.gradient_first,
         .weight = at(OperandRole::weights),
         .state = at(OperandRole::states)};
-    const std::int64_t elements = op.elements;
-    self.device_.call(stream, [=] { executor->update_group(group, elements, *run); });
+    // A resident layer's runs on the threads of the emulated device, at their own pace.
+    const bool on_device = op.stream == StreamId::compute;
+    const double rate = on_device ? 0 : self.options_.optimizer_rate;
+    const Executor::Update update{
+        .group = group,
+        .clip_factor = reinterpret_cast<const double*>(at(OperandRole::clip)),
+        .pool = on_device ? &self.device_.compute_pool() : &self.device_.host_pool(),
+        .pace = rate > 0 ? static_cast<double>(op.elements) / rate : 0};
+    self.device_.call(stream, [=] { executor->update_group(update, *run); });
   }
 
   void disk() const {
@@ -389,21 +395,20 @@ void Executor::reduce_norm(const Program& program, const Op& op, Running& runnin
   const double norm = lazytrain::gradient_norm(squares);
   running.outcome.gradient_norm = norm;
   step_finite_ = std::isfinite(norm);
-  clip_factor_ = step_finite_ ? lazytrain::clip_factor(norm, options_.max_gradient_norm) : 0.0;
+  const double factor = step_finite_ ? lazytrain::clip_factor(norm, options_.max_gradient_norm) : 0.0;
   running.outcome.finite = step_finite_;
-  std::memcpy(address(program, op.buffer(OperandRole::clip)), &clip_factor_, sizeof(double));
+  std::memcpy(address(program, op.buffer(OperandRole::clip)), &factor, sizeof(double));
 }
 
-void Executor::update_group(const AdamWStateGroup& group, std::int64_t elements, Running& running) {
+void Executor::update_group(const Update& update, const Running& running) {
   if (!updates(running)) return;
   const auto begin = Clock::now();
   AdamWStep step = *running.update;
-  step.clip_factor = clip_factor_;
-  adamw_update(device_.host_pool(), group, step);
-  if (options_.optimizer_rate > 0)
+  step.clip_factor = *update.clip_factor;
+  adamw_update(*update.pool, update.group, step);
+  if (update.pace > 0)
     std::this_thread::sleep_until(
-        begin + std::chrono::duration_cast<Clock::duration>(
-                    std::chrono::duration<double>(static_cast<double>(elements) / options_.optimizer_rate)));
+        begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(update.pace)));
 }
 
 bool Executor::updates(const Running& running) const {

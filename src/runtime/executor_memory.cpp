@@ -41,19 +41,20 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device,
   fill_with_pattern(host_arena_, Bytes{0});
   // The update Program names every state buffer and nothing else: its offsets are everybody's.
   const Program states = lower_update_only(context_);
-  const auto view = [&](const std::string& name) -> std::span<std::byte> {
-    for (BufferId id = 0; id < static_cast<BufferId>(states.buffers.size()); ++id)
-      if (states.at(id).name == name)
-        return {address(states, id), static_cast<std::size_t>(states.at(id).size.value)};
-    return {};
-  };
   for (std::size_t g = 0; g < context_.groups.size(); ++g) {
-    groups_.push_back({.weights = view(fmt::format("host.w[{}]", g)),
-                       .states = view(fmt::format("host.states[{}]", g)),
-                       .gradient = view(fmt::format("host.grad[{}]", g))});
+    const bool resident = !context_.homes.empty() && context_.homes[g].on_device;
+    const auto view = [&](const char* what) {
+      return buffer_named(states, fmt::format("{}.{}[{}]", resident ? "dev" : "host", what, g));
+    };
+    groups_.push_back(
+        {.weights = view("w"), .states = view("states"), .gradient = view("grad"), .on_device = resident});
     for (const std::span<std::byte> bytes :
-         {groups_.back().weights, groups_.back().states, groups_.back().gradient})
-      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+         {groups_.back().weights, groups_.back().states, groups_.back().gradient}) {
+      if (resident)
+        device_copies().zero(bytes);
+      else
+        std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    }
   }
   open_states(states);
   open_weights(states);
@@ -85,20 +86,24 @@ void Executor::open_states(const Program& states) {
     for (const StatePiece& piece : state_layouts_[g].pieces)
       homes[g].push_back({.memory = groups_[g].states.subspan(static_cast<std::size_t>(piece.offset.value),
                                                               static_cast<std::size_t>(piece.bytes.value)),
-                          .offset = {},
+                          .on_device = groups_[g].on_device,
                           .bytes = piece.bytes});
   }
   for (const Op& op : states.ops)
     if (op.kind == OpKind::read_states)
       homes[static_cast<std::size_t>(op.layer)].push_back(
           {.memory = {}, .offset = states.at(op.buffer(OperandRole::input)).offset, .bytes = op.bytes});
-  states_ = StateWindow(std::move(homes), disk_.get(), stage);
+  states_ = StateWindow(std::move(homes), {.disk = disk_.get(),
+                                           .disk_buffer = stage,
+                                           .device = device_copies(),
+                                           .device_buffer = buffer_named(states, kWindowOfStates)});
 }
 
 void Executor::open_weights(const Program& states) {
   std::vector<std::vector<StateWindow::Home>> homes;
   for (const GroupMemory& group : groups_)
-    homes.push_back({{.memory = group.weights, .offset = {}, .bytes = Bytes{std::ssize(group.weights)}}});
+    homes.push_back(
+        {{.memory = group.weights, .on_device = group.on_device, .bytes = Bytes{std::ssize(group.weights)}}});
   std::span<std::byte> slot;
   for (const Op& op : states.ops) {
     if (op.kind != OpKind::read_weights) continue;
@@ -107,11 +112,31 @@ void Executor::open_weights(const Program& states) {
     homes[static_cast<std::size_t>(op.layer)] = {
         {.memory = {}, .offset = states.at(op.buffer(OperandRole::input)).offset, .bytes = op.bytes}};
   }
-  weights_ = StateWindow(std::move(homes), disk_.get(), slot);
+  weights_ = StateWindow(std::move(homes), {.disk = disk_.get(),
+                                            .disk_buffer = slot,
+                                            .device = device_copies(),
+                                            .device_buffer = buffer_named(states, kWindowOfWeights)});
 }
 
-GroupMemory Executor::group(std::size_t index) const {
-  return groups_.at(index);
+void Executor::read_gradient(std::size_t group, std::span<std::byte> out) {
+  const GroupMemory& memory = groups_.at(group);
+  check(memory.gradient.size() == out.size(), "a gradient that is read is in memory, and read whole");
+  if (memory.on_device)
+    device_copies().to_host(out, memory.gradient.data());
+  else
+    std::copy(memory.gradient.begin(), memory.gradient.end(), out.begin());
+}
+
+DeviceCopies Executor::device_copies() const {
+  const auto stream = [&](StreamId id) -> Stream& { return *streams_[static_cast<std::size_t>(id)]; };
+  return {device_, stream(StreamId::h2d), stream(StreamId::d2h)};
+}
+
+std::span<std::byte> Executor::buffer_named(const Program& program, const std::string& name) const {
+  for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id)
+    if (program.at(id).name == name)
+      return {address(program, id), static_cast<std::size_t>(program.at(id).size.value)};
+  return {};
 }
 
 std::byte* Executor::address(const Program& program, BufferId buffer) const {

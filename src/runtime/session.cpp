@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace lazytrain {
 namespace {
@@ -132,14 +131,10 @@ void Session::read_masters(std::size_t group, std::int64_t first, std::span<floa
 }
 
 void Session::read_gradient(std::size_t group, std::span<float> out) const {
-  const GroupMemory memory = executor_->group(group);
-  check(!memory.gradient.empty(), "a gradient that is read is on the host");
-  if (options_.type == DataType::f32) {
-    std::memcpy(out.data(), memory.gradient.data(), out.size_bytes());
-    return;
-  }
-  const auto* gradient = reinterpret_cast<const bfloat16*>(memory.gradient.data());
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = to_float(gradient[i]);
+  if (options_.type == DataType::f32) return executor_->read_gradient(group, std::as_writable_bytes(out));
+  std::vector<bfloat16> gradient(out.size());
+  executor_->read_gradient(group, std::as_writable_bytes(std::span(gradient)));
+  std::ranges::transform(gradient, out.begin(), [](bfloat16 value) { return to_float(value); });
 }
 
 std::span<std::byte> Session::weights(std::size_t group, bool change) const {

@@ -1,6 +1,7 @@
 // A plan cannot change a result: losses, norms, weights and moments after five bf16 steps of a tiny model are
 // equal to the bit under every policy, home, micro-batch size, thread count and memory model, with overlap on
-// and off, and with optimizer states and gradients on the host or on disk.
+// and off, with optimizer states and gradients on the host or on disk, and with layers resident on the
+// device.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -57,21 +58,26 @@ bool thorough() {
   return value != nullptr && *value != '\0';
 }
 
-enum class OnDisk { nothing, some_states, gradients, everything };
+enum class Homes { host, some_states_on_disk, gradients_on_disk, everything_on_disk, resident_and_on_disk };
 
 struct Setting {
   bool tied;
   MemoryModel model;
   int threads;
-  OnDisk disk = OnDisk::nothing;
+  Homes homes = Homes::host;
 };
 
-std::vector<GroupPlan> homes_of(OnDisk disk, std::int64_t layers) {
-  if (disk == OnDisk::nothing) return {};
-  return groups_on_disk(disk == OnDisk::some_states ? layers
-                        : disk == OnDisk::gradients ? 2 * layers
-                                                    : most_disk_level(layers),
-                        layers);
+std::vector<GroupPlan> homes_of(Homes homes, std::int64_t layers) {
+  if (homes == Homes::host) return {};
+  std::vector<GroupPlan> result =
+      groups_on_disk(homes == Homes::some_states_on_disk ? layers
+                     : homes == Homes::gradients_on_disk ? 2 * layers
+                                                         : most_disk_level(layers),
+                     layers);
+  // The first layer, which everything waits for, one that lies between others, and one that lies beside it.
+  if (homes == Homes::resident_and_on_disk)
+    for (const std::size_t layer : {0, 2, 3}) result[layer + 1] = {.on_device = true};
+  return result;
 }
 
 class PlanInvariance : public ::testing::TestWithParam<Setting> {};
@@ -85,7 +91,7 @@ TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
   ASSERT_GT(expected.norms.back(), 0);
   ASSERT_NE(expected.losses.front(), expected.losses.back());
   SessionOptions options = options_of(setting.model, setting.threads, setting.tied);
-  options.homes = homes_of(setting.disk, architecture.layers);
+  options.homes = homes_of(setting.homes, architecture.layers);
   options.scratch_folder = ::testing::TempDir();
   const TierModel tiers = setting.model == MemoryModel::unified ? TierModel::unified : TierModel::tiered;
   std::size_t runs = 0;
@@ -93,8 +99,8 @@ TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
     const BatchGeometry batch{.slots = kSlots, .slot_tokens = kSlotTokens, .micro_batch = micro_batch};
     const PlanningInputs inputs = planning_inputs(architecture, options, batch);
     std::vector<PlanCase> cases = policy_cases(inputs);
-    // What is on disk does not depend on where boundaries and stashes are.
-    const bool few = setting.disk != OnDisk::nothing && !thorough();
+    // Where groups live does not depend on where boundaries and stashes are.
+    const bool few = setting.homes != Homes::host && !thorough();
     if (few && micro_batch != 2) continue;
     if (!few && (thorough() || micro_batch == 2)) cases = in_every_home(cases, tiers);
     for (PlanCase& random :
@@ -120,18 +126,21 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{true, MemoryModel::emulated, 1}, Setting{true, MemoryModel::emulated, 2},
                       Setting{false, MemoryModel::unified, 1}, Setting{false, MemoryModel::unified, 2},
                       Setting{false, MemoryModel::emulated, 1}, Setting{false, MemoryModel::emulated, 2},
-                      Setting{true, MemoryModel::emulated, 2, OnDisk::some_states},
-                      Setting{true, MemoryModel::unified, 1, OnDisk::everything},
-                      Setting{false, MemoryModel::unified, 2, OnDisk::some_states},
-                      Setting{false, MemoryModel::emulated, 2, OnDisk::gradients},
-                      Setting{false, MemoryModel::emulated, 4, OnDisk::everything}),
+                      Setting{true, MemoryModel::emulated, 2, Homes::some_states_on_disk},
+                      Setting{true, MemoryModel::unified, 1, Homes::everything_on_disk},
+                      Setting{false, MemoryModel::unified, 2, Homes::some_states_on_disk},
+                      Setting{false, MemoryModel::emulated, 2, Homes::gradients_on_disk},
+                      Setting{false, MemoryModel::emulated, 4, Homes::everything_on_disk},
+                      Setting{true, MemoryModel::emulated, 2, Homes::resident_and_on_disk},
+                      Setting{false, MemoryModel::emulated, 2, Homes::resident_and_on_disk}),
     [](const auto& test) {
-      const char* disk = test.param.disk == OnDisk::nothing       ? ""
-                         : test.param.disk == OnDisk::some_states ? "_some_states_on_disk"
-                         : test.param.disk == OnDisk::gradients   ? "_gradients_on_disk"
-                                                                  : "_everything_on_disk";
+      const char* homes = test.param.homes == Homes::host                  ? ""
+                          : test.param.homes == Homes::some_states_on_disk ? "_some_states_on_disk"
+                          : test.param.homes == Homes::gradients_on_disk   ? "_gradients_on_disk"
+                          : test.param.homes == Homes::everything_on_disk  ? "_everything_on_disk"
+                                                                           : "_resident_and_on_disk";
       return fmt::format("{}_{}_{}_threads{}", test.param.tied ? "tied" : "untied",
-                         to_string(test.param.model), test.param.threads, disk);
+                         to_string(test.param.model), test.param.threads, homes);
     });
 
 }  // namespace

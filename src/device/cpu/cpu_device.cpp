@@ -110,6 +110,7 @@ class CpuDeviceOfOptions final : public CpuDevice {
 
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] MemoryModel memory_model() const override { return options_.memory_model; }
+  ThreadPool& compute_pool() override { return compute_pool_.pool; }
   ThreadPool& host_pool() override { return host_pool_.pool; }
 
   void set_links(const LinkRates& rates) override {

@@ -33,9 +33,12 @@ struct CpuDeviceOptions {
   LinkRates links = {};        // emulated
 };
 
-// A Device whose host work can use a thread pool of its own.
+// A Device whose host work can use a thread pool of its own, and whose compute threads take other work than
+// the Device's operations.
 class CpuDevice : public Device {
  public:
+  // Work on the compute stream (and only it) may run loops on this pool: updates of what lives on the device.
+  virtual ThreadPool& compute_pool() = 0;
   // Work on the host stream (and only it) may run loops on this pool.
   virtual ThreadPool& host_pool() = 0;
   // Other rates for an emulated device's links, between steps.
