@@ -211,9 +211,18 @@ class Profiler {
     Timed& scatter = add(*host_, [this] { scatter_rows(); });
     Timed& finish = add(*host_, [this] { finish_embedding(); });
     Timed& zero = add(*host_, [this] { zero_embedding(); });
-    Timed& update = add(*host_, [this] { this->update(sizes_.fp32_state, b_.fp32_states); });
-    Timed& update_eight_bit =
-        add(*host_, [this] { this->update(sizes_.eight_bit_state, b_.eight_bit_states); });
+    const auto add_update = [&](Stream& stream, ThreadPool& pool, MomentPrecision precision) -> Timed& {
+      return add(stream, [this, &stream, &pool, precision] { this->update(stream, pool, precision); });
+    };
+    Timed& update = add_update(*host_, device_->host_pool(), MomentPrecision::fp32);
+    Timed& update_eight_bit = add_update(*host_, device_->host_pool(), MomentPrecision::eight_bit);
+    // Of resident layers. An emulated device's memory is the host's, so the same buffers will do.
+    Timed* on_device = nullptr;
+    Timed* on_device_eight_bit = nullptr;
+    if (!unified()) {
+      on_device = &add_update(*compute_, device_->compute_pool(), MomentPrecision::fp32);
+      on_device_eight_bit = &add_update(*compute_, device_->compute_pool(), MomentPrecision::eight_bit);
+    }
     Timed& up = add(*h2d_, [this] { device_->copy(*h2d_, b_.on_device, b_.on_host, kCopyBytes); });
     Timed& down = add(*d2h_, [this] { device_->copy(*d2h_, b_.on_host, b_.on_device, kCopyBytes); });
     run_rounds();
@@ -237,8 +246,14 @@ class Profiler {
     costs.scatter_embedding = of(scatter) / slots;
     costs.finish_embedding = of(finish) * vocab_share;
     costs.zero_embedding = of(zero) * vocab_share;
-    costs.update_per_parameter = of(update) / static_cast<double>(sizes_.update_elements);
-    costs.update_eight_bit_per_parameter = of(update_eight_bit) / static_cast<double>(sizes_.update_elements);
+    const auto per_parameter = [&](const Timed& timed) {
+      return of(timed) / static_cast<double>(sizes_.update_elements);
+    };
+    costs.update_per_parameter = per_parameter(update);
+    costs.update_eight_bit_per_parameter = per_parameter(update_eight_bit);
+    costs.update_on_device_per_parameter = per_parameter(unified() ? update : *on_device);
+    costs.update_on_device_eight_bit_per_parameter =
+        per_parameter(unified() ? update_eight_bit : *on_device_eight_bit);
     costs.offload_gradient_per_element = of(offload) / static_cast<double>(offload_elements());
     costs.copy_h2d = kCopyBytes.gigabytes() / of(up);
     costs.copy_d2h = kCopyBytes.gigabytes() / of(down);
@@ -369,9 +384,12 @@ class Profiler {
       std::memset(b_.gradient_rows, 0, static_cast<std::size_t>(sizes_.rows * sizes_.head.hidden * 4));
     });
   }
-  void update(const GroupStateLayout& layout, std::byte* state) {
-    device_->call(*host_, [this, &layout, state] {
-      adamw_update(device_->host_pool(),
+  void update(Stream& stream, ThreadPool& pool, MomentPrecision precision) {
+    const bool fp32 = precision == MomentPrecision::fp32;
+    const GroupStateLayout& layout = fp32 ? sizes_.fp32_state : sizes_.eight_bit_state;
+    std::byte* state = fp32 ? b_.fp32_states : b_.eight_bit_states;
+    device_->call(stream, [this, &pool, &layout, state] {
+      adamw_update(pool,
                    {.layout = &layout,
                     .gradient_type = options_.type,
                     .gradient = b_.host_gradient,

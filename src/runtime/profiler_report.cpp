@@ -33,9 +33,16 @@ std::string costs_table(const CostTable& costs, const Architecture& architecture
   row("embedding rows out, a slot", milliseconds(costs.gather_embedding));
   row("embedding gradient in, a slot", milliseconds(costs.scatter_embedding));
   row("embedding gradient rounded and summed, a step", milliseconds(costs.finish_embedding));
-  row("optimizer, fp32 moments", fmt::format("{:.0f} M/s", 1e-6 / costs.update_per_parameter), "parameters");
-  row("optimizer, 8-bit moments", fmt::format("{:.0f} M/s", 1e-6 / costs.update_eight_bit_per_parameter),
-      "parameters");
+  const auto optimizer = [&](const char* what, Seconds per_parameter) {
+    row(what, fmt::format("{:.0f} M/s", 1e-6 / per_parameter), "parameters");
+  };
+  optimizer("optimizer, fp32 moments", costs.update_per_parameter);
+  optimizer("optimizer, 8-bit moments", costs.update_eight_bit_per_parameter);
+  // Unified machines have none of their own.
+  if (costs.update_on_device_per_parameter != costs.update_per_parameter) {
+    optimizer("optimizer on the device, fp32 moments", costs.update_on_device_per_parameter);
+    optimizer("optimizer on the device, 8-bit moments", costs.update_on_device_eight_bit_per_parameter);
+  }
   row("gradient rounded and summed", fmt::format("{:.0f} M/s", 1e-6 / costs.offload_gradient_per_element),
       "elements");
   row("plain copy to the device", fmt::format("{:.2f} GB/s", costs.copy_h2d));

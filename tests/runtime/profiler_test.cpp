@@ -63,6 +63,7 @@ void expect_filled(const CostTable& costs) {
        {costs.layer.forward, costs.layer.backward, costs.layer.recompute[0], costs.layer.recompute[1],
         costs.layer.recompute[2], costs.head, costs.head_forward, costs.gather_embedding,
         costs.scatter_embedding, costs.finish_embedding, costs.zero_embedding, costs.update_per_parameter,
+        costs.update_on_device_per_parameter, costs.update_on_device_eight_bit_per_parameter,
         costs.offload_gradient_per_element, costs.op_overhead, costs.handover}) {
     EXPECT_GT(seconds, 0);
     EXPECT_LT(seconds, 10);
