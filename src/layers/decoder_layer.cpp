@@ -13,7 +13,7 @@ StashView stash_view(const Architecture& architecture, DataType type, std::int64
                      std::byte* stash, std::byte* rest) {
   StashView view;
   std::int64_t in_stash = 0, in_rest = 0;
-  for (const StashItemShape& shape : stash_items(architecture)) {
+  for (const StashItemShape& shape : stash_items(architecture, LayerKind::attention)) {
     const bool kept = stash_contains(level, shape.item);
     std::int64_t& offset = kept ? in_stash : in_rest;
     std::byte* base = kept ? stash : rest;

@@ -212,7 +212,7 @@ Architecture architecture_of(const nlohmann::json& document, const std::string& 
   a.model_type = "llama";
   read_sizes(config, a);
   a.tied_head = config.flag("tie_word_embeddings", false);
-  a.attention_bias = config.flag("attention_bias", false);
+  a.attention_bias = a.output_bias = config.flag("attention_bias", false);
   a.mlp_bias = config.flag("mlp_bias", false);
   a.rms_epsilon = config.number("rms_norm_eps", 0.0, 1.0).value_or(1e-6);
   a.rope = read_rope(config);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +27,61 @@ struct RopeConfig {
   double original_max_position = 8192;
 };
 
+// What a decoder layer is made of. Layers of one kind have the same tensors, bytes and costs.
+enum class LayerKind : std::uint8_t {
+  attention,                // softmax attention, then a dense MLP
+  linear_attention,         // Gated DeltaNet, then a dense MLP
+  attention_experts,        // softmax attention, then a mixture of experts
+  linear_attention_experts  // Gated DeltaNet, then a mixture of experts
+};
+inline constexpr LayerKind kLayerKinds[] = {LayerKind::attention, LayerKind::linear_attention,
+                                            LayerKind::attention_experts,
+                                            LayerKind::linear_attention_experts};
+inline constexpr std::size_t kLayerKindCount = std::size(kLayerKinds);
+[[nodiscard]] const char* to_string(LayerKind kind);
+[[nodiscard]] constexpr bool has_linear_attention(LayerKind kind) {
+  return kind == LayerKind::linear_attention || kind == LayerKind::linear_attention_experts;
+}
+[[nodiscard]] constexpr bool has_experts(LayerKind kind) {
+  return kind == LayerKind::attention_experts || kind == LayerKind::linear_attention_experts;
+}
+
+// Gated DeltaNet (Qwen3-Next, Qwen3.5): heads and their widths. Queries have the keys' heads.
+struct LinearAttention {
+  std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  std::int64_t taps = 0;  // of the causal convolution over queries, keys and values
+
+  [[nodiscard]] std::int64_t value_width() const { return value_heads * value_dim; }
+  [[nodiscard]] std::int64_t convolved_width() const { return 2 * key_heads * key_dim + value_width(); }
+  // All that is projected in: queries, keys, values, the output gate, and two scalars a value head (decay and
+  // step size).
+  [[nodiscard]] std::int64_t projected_width() const {
+    return convolved_width() + value_width() + 2 * value_heads;
+  }
+};
+
+// A mixture of experts in the place of the MLP.
+struct Experts {
+  std::int64_t count = 0, active = 0;  // of all of them, each token passes `active`
+  std::int64_t ffn = 0;                // intermediate size of each
+  std::int64_t shared_ffn = 0;         // of the one that every token passes; 0 = there is none
+};
+
 struct Architecture {
   std::string model_type;  // "llama"
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
   std::int64_t max_position = 0;
   bool tied_head = false;       // lm_head is the embedding matrix
-  bool attention_bias = false;  // biases on q, k, v and o
+  bool attention_bias = false;  // biases on q, k and v
+  bool output_bias = false;     // bias on o
   bool mlp_bias = false;        // biases on gate, up and down
   double rms_epsilon = 1e-6;
+  bool query_key_norm = false;        // each head's queries and keys are normalised before they are rotated
+  bool attention_gate = false;        // q projects a gate of the attention's output too
+  std::int64_t window = 0;            // tokens that attention looks back at most; 0 = all
+  LinearAttention linear = {};        // of the layers that have it
+  Experts experts = {};               // likewise
+  std::vector<LayerKind> kinds = {};  // of each layer; empty: all are LayerKind::attention
   RopeConfig rope;
   std::optional<std::int32_t> bos_token;
   std::vector<std::int32_t> eos_tokens;
@@ -44,7 +92,26 @@ struct Architecture {
 
   [[nodiscard]] std::int64_t query_width() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_width() const { return kv_heads * head_dim; }
-  [[nodiscard]] std::int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
+  // Rows of the projection into softmax attention, its gate included.
+  [[nodiscard]] std::int64_t qkv_width() const {
+    return (attention_gate ? 2 : 1) * query_width() + 2 * kv_width();
+  }
+  [[nodiscard]] LayerKind kind_of(std::int64_t layer) const {
+    return kinds.empty() ? LayerKind::attention : kinds[static_cast<std::size_t>(layer)];
+  }
+  [[nodiscard]] std::int64_t layers_of(LayerKind kind) const;  // how many there are
+
+  // Widths of a layer of this kind, in elements a token: what is projected into the attention, the
+  // attention's output before its projection, and the up-projections of the MLP that a token passes.
+  [[nodiscard]] std::int64_t projected_width(LayerKind kind) const {
+    return has_linear_attention(kind) ? linear.projected_width() : qkv_width();
+  }
+  [[nodiscard]] std::int64_t core_width(LayerKind kind) const {
+    return has_linear_attention(kind) ? linear.value_width() : query_width();
+  }
+  [[nodiscard]] std::int64_t mlp_width(LayerKind kind) const {
+    return has_experts(kind) ? experts.active * experts.ffn + experts.shared_ffn : ffn;
+  }
 };
 
 // Reads config.json of a folder (or the file itself). Old and new spellings (rope_theta / rope_scaling /
@@ -64,7 +131,8 @@ struct ParameterTensor {
 // Tensors that are stored, streamed and updated together, in one flat buffer of one element type.
 // Groups: 0 = embedding, 1..L = decoder layers, L+1 = head (final norm, then lm_head unless tied).
 // Inside a layer q|k|v are adjacent (one [qkv_width, hidden] matrix) and so are gate|up, as are their
-// biases; every matrix that is used alone starts on a multiple of 64 elements; gaps hold zeros.
+// biases, and all that is projected into linear attention; every matrix that is used alone starts on a
+// multiple of 64 elements; gaps hold zeros.
 enum class GroupKind : std::uint8_t { embedding, layer, head };
 struct ParameterGroup {
   GroupKind kind = GroupKind::layer;
@@ -74,10 +142,11 @@ struct ParameterGroup {
 };
 std::vector<ParameterGroup> parameter_groups(const Architecture& architecture);
 
-// Offsets (in elements) inside a layer's flat buffer; -1 where the layer has no such bias.
+// Offsets (in elements) inside the flat buffer of a layer with softmax attention and a dense MLP; -1 where
+// the layer has no such tensor.
 struct LayerOffsets {
-  std::int64_t input_norm, qkv, qkv_bias, output, output_bias, post_norm, gate_up, gate_up_bias, down,
-      down_bias;
+  std::int64_t input_norm, qkv, qkv_bias, query_norm, key_norm, output, output_bias, post_norm, gate_up,
+      gate_up_bias, down, down_bias;
 };
 LayerOffsets layer_offsets(const Architecture& architecture);
 
@@ -104,10 +173,11 @@ struct StashItemShape {
   std::int64_t elements_per_token;
   bool fp32;  // fp32 whatever the storage type (log-sum-exp)
 };
-std::vector<StashItemShape> stash_items(const Architecture& architecture);
+// Of a layer of this kind. With experts, gate_up holds the rows of those that a token passes.
+std::vector<StashItemShape> stash_items(const Architecture& architecture, LayerKind kind);
 [[nodiscard]] bool stash_contains(StashLevel level, StashItem item);
 // Bytes of one level for `tokens` tokens, every item aligned to kBufferAlignment; storage type 2 or 4 bytes.
-Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64_t tokens,
+Bytes stash_bytes(const Architecture& architecture, LayerKind kind, StashLevel level, std::int64_t tokens,
                   std::int64_t type_bytes);
 
 // ---- Floating-point operations (2 per multiply-add) ----
@@ -118,7 +188,9 @@ struct LayerFlops {
   double attention_block;  // norm to `mid`: what a stash of level attention saves
   double mlp_up;           // gate and up projections: what a stash of level mlp saves
 };
-LayerFlops layer_flops(const Architecture& architecture, double mean_context);
+// Of a layer of this kind. Linear attention does not depend on the context: its recurrence takes 6 operations
+// for each element of a head's state. Of experts, only those count that a token passes.
+LayerFlops layer_flops(const Architecture& architecture, LayerKind kind, double mean_context);
 double head_flops(const Architecture& architecture);  // forward, per supervised token
 
 }  // namespace lazytrain

@@ -1,10 +1,30 @@
 // What a decoder layer saves for its backward, and how many floating-point operations its parts take.
+#include <algorithm>
 #include <string>
 
 #include "core/error.h"
 #include "model/architecture.h"
 
 namespace lazytrain {
+
+const char* to_string(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::attention:
+      return "attention";
+    case LayerKind::linear_attention:
+      return "linear_attention";
+    case LayerKind::attention_experts:
+      return "attention_experts";
+    case LayerKind::linear_attention_experts:
+      return "linear_attention_experts";
+  }
+  return "?";
+}
+
+std::int64_t Architecture::layers_of(LayerKind kind) const {
+  if (kinds.empty()) return kind == LayerKind::attention ? layers : 0;
+  return std::count(kinds.begin(), kinds.end(), kind);
+}
 
 const char* to_string(StashLevel level) {
   switch (level) {
@@ -27,20 +47,25 @@ StashLevel stash_level_from(const std::string& name) {
   fail(ExitCode::usage, "'{}' is not a stash level; choose none, attention, mlp or all", name);
 }
 
-std::vector<StashItemShape> stash_items(const Architecture& architecture) {
+std::vector<StashItemShape> stash_items(const Architecture& architecture, LayerKind kind) {
   const Architecture& a = architecture;
-  return {
-      // Queries and keys after the rotary embedding, then the values.
-      {.item = StashItem::qkv, .name = "qkv", .elements_per_token = a.qkv_width(), .fp32 = false},
+  std::vector<StashItemShape> items{
+      // Queries and keys after the rotary embedding, then the values; of linear attention all that is
+      // projected in.
+      {.item = StashItem::qkv, .name = "qkv", .elements_per_token = a.projected_width(kind), .fp32 = false},
       // The attention's output, before the output projection.
-      {.item = StashItem::core, .name = "core", .elements_per_token = a.query_width(), .fp32 = false},
-      // Log-sum-exp of every head's scores.
-      {.item = StashItem::lse, .name = "lse", .elements_per_token = a.heads, .fp32 = true},
-      // The residual stream between attention and MLP.
-      {.item = StashItem::mid, .name = "mid", .elements_per_token = a.hidden, .fp32 = false},
-      // Gate and up projections before the activation.
-      {.item = StashItem::gate_up, .name = "gate_up", .elements_per_token = 2 * a.ffn, .fp32 = false},
-  };
+      {.item = StashItem::core, .name = "core", .elements_per_token = a.core_width(kind), .fp32 = false}};
+  // Log-sum-exp of every head's scores.
+  if (!has_linear_attention(kind))
+    items.push_back({.item = StashItem::lse, .name = "lse", .elements_per_token = a.heads, .fp32 = true});
+  // The residual stream between attention and MLP.
+  items.push_back({.item = StashItem::mid, .name = "mid", .elements_per_token = a.hidden, .fp32 = false});
+  // Gate and up projections before the activation.
+  items.push_back({.item = StashItem::gate_up,
+                   .name = "gate_up",
+                   .elements_per_token = 2 * a.mlp_width(kind),
+                   .fp32 = false});
+  return items;
 }
 
 bool stash_contains(StashLevel level, StashItem item) {
@@ -57,10 +82,10 @@ bool stash_contains(StashLevel level, StashItem item) {
   return false;
 }
 
-Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64_t tokens,
+Bytes stash_bytes(const Architecture& architecture, LayerKind kind, StashLevel level, std::int64_t tokens,
                   std::int64_t type_bytes) {
   Bytes sum;
-  for (const StashItemShape& shape : stash_items(architecture)) {
+  for (const StashItemShape& shape : stash_items(architecture, kind)) {
     if (!stash_contains(level, shape.item)) continue;
     sum +=
         align_up(Bytes{tokens} * shape.elements_per_token * (shape.fp32 ? 4 : type_bytes), kBufferAlignment);
@@ -68,15 +93,20 @@ Bytes stash_bytes(const Architecture& architecture, StashLevel level, std::int64
   return sum;
 }
 
-LayerFlops layer_flops(const Architecture& architecture, double mean_context) {
+LayerFlops layer_flops(const Architecture& architecture, LayerKind kind, double mean_context) {
   const auto hidden = static_cast<double>(architecture.hidden);
-  const auto ffn = static_cast<double>(architecture.ffn);
-  const auto query = static_cast<double>(architecture.query_width());
-  const auto qkv = static_cast<double>(architecture.qkv_width());
+  const auto ffn = static_cast<double>(architecture.mlp_width(kind));
+  const auto core = static_cast<double>(architecture.core_width(kind));
+  const auto projected = static_cast<double>(architecture.projected_width(kind));
   LayerFlops flops{};
-  // Projections in and out, then scores (query . key) and their weighted sum of values.
-  flops.attention_block = 2 * hidden * (qkv + query) + 4 * query * mean_context;
+  // Projections in and out, then scores (query . key) and their weighted sum of values, or per element of the
+  // recurrent state three multiply-adds: what it predicts, its update and its output.
+  flops.attention_block =
+      2 * hidden * (projected + core) + (has_linear_attention(kind)
+                                             ? 6 * static_cast<double>(architecture.linear.key_dim) * core
+                                             : 4 * core * mean_context);
   flops.mlp_up = 4 * hidden * ffn;
+  if (has_experts(kind)) flops.mlp_up += 2 * hidden * static_cast<double>(architecture.experts.count);
   flops.down_projection = 2 * hidden * ffn;
   flops.forward = flops.attention_block + flops.mlp_up + flops.down_projection;
   return flops;

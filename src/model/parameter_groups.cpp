@@ -65,32 +65,86 @@ class GroupBuilder {
   ParameterGroup group_;
 };
 
-ParameterGroup layer_group(const Architecture& a, std::int32_t layer) {
-  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  GroupBuilder group(GroupKind::layer, layer);
-  group.add(prefix + "input_layernorm.weight", {a.hidden});
+void add_attention(GroupBuilder& group, const Architecture& a, const std::string& prefix) {
+  const std::int64_t queries = (a.attention_gate ? 2 : 1) * a.query_width();
   group.align()
-      .add(attention + "q_proj.weight", {a.query_width(), a.hidden})
-      .add(attention + "k_proj.weight", {a.kv_width(), a.hidden})
-      .add(attention + "v_proj.weight", {a.kv_width(), a.hidden});
+      .add(prefix + "q_proj.weight", {queries, a.hidden})
+      .add(prefix + "k_proj.weight", {a.kv_width(), a.hidden})
+      .add(prefix + "v_proj.weight", {a.kv_width(), a.hidden});
   if (a.attention_bias) {
     group.align()
-        .add(attention + "q_proj.bias", {a.query_width()})
-        .add(attention + "k_proj.bias", {a.kv_width()})
-        .add(attention + "v_proj.bias", {a.kv_width()});
+        .add(prefix + "q_proj.bias", {queries})
+        .add(prefix + "k_proj.bias", {a.kv_width()})
+        .add(prefix + "v_proj.bias", {a.kv_width()});
   }
-  group.align().add(attention + "o_proj.weight", {a.hidden, a.query_width()});
-  if (a.attention_bias) group.align().add(attention + "o_proj.bias", {a.hidden});
-  group.align().add(prefix + "post_attention_layernorm.weight", {a.hidden});
+  if (a.query_key_norm) {
+    group.align().add(prefix + "q_norm.weight", {a.head_dim});
+    group.align().add(prefix + "k_norm.weight", {a.head_dim});
+  }
+  group.align().add(prefix + "o_proj.weight", {a.hidden, a.query_width()});
+  if (a.output_bias) group.align().add(prefix + "o_proj.bias", {a.hidden});
+}
+
+void add_linear_attention(GroupBuilder& group, const Architecture& a, const std::string& prefix) {
+  const LinearAttention& linear = a.linear;
+  group.align();
+  if (a.model_type == "qwen3_next") {  // which stores them interleaved by key head
+    group.add(prefix + "in_proj_qkvz.weight", {linear.convolved_width() + linear.value_width(), a.hidden})
+        .add(prefix + "in_proj_ba.weight", {2 * linear.value_heads, a.hidden});
+  } else {
+    group.add(prefix + "in_proj_qkv.weight", {linear.convolved_width(), a.hidden})
+        .add(prefix + "in_proj_z.weight", {linear.value_width(), a.hidden})
+        .add(prefix + "in_proj_b.weight", {linear.value_heads, a.hidden})
+        .add(prefix + "in_proj_a.weight", {linear.value_heads, a.hidden});
+  }
+  group.align().add(prefix + "conv1d.weight", {linear.convolved_width(), 1, linear.taps});
+  group.align().add(prefix + "dt_bias", {linear.value_heads});
+  group.align().add(prefix + "A_log", {linear.value_heads});
+  group.align().add(prefix + "norm.weight", {linear.value_dim});
+  group.align().add(prefix + "out_proj.weight", {a.hidden, linear.value_width()});
+}
+
+void add_mlp(GroupBuilder& group, const Architecture& a, const std::string& prefix, std::int64_t ffn,
+             bool bias) {
   group.align()
-      .add(mlp + "gate_proj.weight", {a.ffn, a.hidden})
-      .add(mlp + "up_proj.weight", {a.ffn, a.hidden});
-  if (a.mlp_bias) group.align().add(mlp + "gate_proj.bias", {a.ffn}).add(mlp + "up_proj.bias", {a.ffn});
-  group.align().add(mlp + "down_proj.weight", {a.hidden, a.ffn});
-  if (a.mlp_bias) group.align().add(mlp + "down_proj.bias", {a.hidden});
+      .add(prefix + "gate_proj.weight", {ffn, a.hidden})
+      .add(prefix + "up_proj.weight", {ffn, a.hidden});
+  if (bias) group.align().add(prefix + "gate_proj.bias", {ffn}).add(prefix + "up_proj.bias", {ffn});
+  group.align().add(prefix + "down_proj.weight", {a.hidden, ffn});
+  if (bias) group.align().add(prefix + "down_proj.bias", {a.hidden});
+}
+
+void add_experts(GroupBuilder& group, const Architecture& a, const std::string& prefix) {
+  group.align().add(prefix + "gate.weight", {a.experts.count, a.hidden});  // the router
+  for (std::int64_t expert = 0; expert < a.experts.count; ++expert)
+    add_mlp(group, a, prefix + "experts." + std::to_string(expert) + ".", a.experts.ffn, false);
+  if (a.experts.shared_ffn == 0) return;
+  add_mlp(group, a, prefix + "shared_expert.", a.experts.shared_ffn, false);
+  group.align().add(prefix + "shared_expert_gate.weight", {1, a.hidden});
+}
+
+ParameterGroup layer_group(const Architecture& a, std::int64_t layer) {
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+  const LayerKind kind = a.kind_of(layer);
+  GroupBuilder group(GroupKind::layer, static_cast<std::int32_t>(layer));
+  group.add(prefix + "input_layernorm.weight", {a.hidden});
+  if (has_linear_attention(kind))
+    add_linear_attention(group, a, prefix + "linear_attn.");
+  else
+    add_attention(group, a, prefix + "self_attn.");
+  group.align().add(prefix + "post_attention_layernorm.weight", {a.hidden});
+  if (has_experts(kind))
+    add_experts(group, a, prefix + "mlp.");
+  else
+    add_mlp(group, a, prefix + "mlp.", a.ffn, a.mlp_bias);
   return group.finish();
+}
+
+// The first layer of this kind; -1 where there is none.
+std::int64_t first_layer(const Architecture& a, LayerKind kind) {
+  for (std::int64_t layer = 0; layer < a.layers; ++layer)
+    if (a.kind_of(layer) == kind) return layer;
+  return -1;
 }
 
 }  // namespace
@@ -102,7 +156,7 @@ std::vector<ParameterGroup> parameter_groups(const Architecture& architecture) {
   groups.push_back(
       GroupBuilder(GroupKind::embedding, -1).add("model.embed_tokens.weight", {a.vocab, a.hidden}).finish());
   for (std::int64_t layer = 0; layer < a.layers; ++layer) {
-    groups.push_back(layer_group(a, static_cast<std::int32_t>(layer)));
+    groups.push_back(layer_group(a, layer));
   }
   GroupBuilder head(GroupKind::head, -1);
   head.add("model.norm.weight", {a.hidden});
@@ -112,7 +166,8 @@ std::vector<ParameterGroup> parameter_groups(const Architecture& architecture) {
 }
 
 LayerOffsets layer_offsets(const Architecture& architecture) {
-  const ParameterGroup group = layer_group(architecture, 0);
+  const std::int64_t layer = first_layer(architecture, LayerKind::attention);
+  const ParameterGroup group = layer < 0 ? ParameterGroup{} : layer_group(architecture, layer);
   const auto offset = [&](std::string_view suffix) -> std::int64_t {
     for (const ParameterTensor& tensor : group.tensors) {
       if (std::string_view(tensor.name).ends_with(suffix)) return tensor.offset;
@@ -122,6 +177,8 @@ LayerOffsets layer_offsets(const Architecture& architecture) {
   return {.input_norm = offset(".input_layernorm.weight"),
           .qkv = offset(".q_proj.weight"),
           .qkv_bias = offset(".q_proj.bias"),
+          .query_norm = offset(".q_norm.weight"),
+          .key_norm = offset(".k_norm.weight"),
           .output = offset(".o_proj.weight"),
           .output_bias = offset(".o_proj.bias"),
           .post_norm = offset(".post_attention_layernorm.weight"),
@@ -133,10 +190,15 @@ LayerOffsets layer_offsets(const Architecture& architecture) {
 
 std::int64_t parameter_count(const Architecture& architecture) {
   const Architecture& a = architecture;
-  std::int64_t layer = 0;
-  for (const ParameterTensor& tensor : layer_group(a, 0).tensors) layer += tensor.elements;
   const std::int64_t matrix = a.vocab * a.hidden;
-  return matrix + a.layers * layer + a.hidden + (a.tied_head ? 0 : matrix);
+  std::int64_t count = matrix + a.hidden + (a.tied_head ? 0 : matrix);
+  for (const LayerKind kind : kLayerKinds) {
+    const std::int64_t layers = a.layers_of(kind);
+    if (layers == 0) continue;
+    for (const ParameterTensor& tensor : layer_group(a, first_layer(a, kind)).tensors)
+      count += layers * tensor.elements;
+  }
+  return count;
 }
 
 }  // namespace lazytrain

@@ -14,19 +14,23 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   const auto tokens = static_cast<double>(slot_tokens);
   const double rate = gflops * 1e9;
   const double memory = memory_gbps * 1e9;
-  const LayerFlops flops = layer_flops(architecture, tokens / 2);
   CostTable costs;
   costs.slot_tokens = slot_tokens;
-  costs.layer.forward = tokens * flops.forward / rate;
-  costs.layer.down_projection = tokens * flops.down_projection / rate;
-  for (const StashLevel level : kStashLevels) {
-    double rest = flops.forward - flops.down_projection;
-    if (stash_contains(level, StashItem::qkv)) rest -= flops.attention_block;
-    if (stash_contains(level, StashItem::gate_up)) rest -= flops.mlp_up;
-    costs.layer.recompute[static_cast<std::size_t>(level)] =
-        tokens * (level == StashLevel::all ? 0.0 : rest) / rate;
+  for (const LayerKind kind : kLayerKinds) {
+    if (architecture.layers_of(kind) == 0) continue;
+    const LayerFlops flops = layer_flops(architecture, kind, tokens / 2);
+    LayerCosts& layer = costs.of(kind);
+    layer.forward = tokens * flops.forward / rate;
+    layer.down_projection = tokens * flops.down_projection / rate;
+    for (const StashLevel level : kStashLevels) {
+      double rest = flops.forward - flops.down_projection;
+      if (stash_contains(level, StashItem::qkv)) rest -= flops.attention_block;
+      if (stash_contains(level, StashItem::gate_up)) rest -= flops.mlp_up;
+      layer.recompute[static_cast<std::size_t>(level)] =
+          tokens * (level == StashLevel::all ? 0.0 : rest) / rate;
+    }
+    layer.backward = 2 * layer.forward;
   }
-  costs.layer.backward = 2 * costs.layer.forward;
   costs.head_forward = tokens * head_flops(architecture) / rate;
   costs.head = 3 * costs.head_forward;
   const double row = static_cast<double>(architecture.hidden);
@@ -44,45 +48,28 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
 }
 
 void scale_compute(CostTable& costs, double factor) {
-  for (Seconds* cost : {&costs.layer.forward, &costs.layer.down_projection, &costs.layer.backward,
-                        &costs.head, &costs.head_forward})
-    *cost *= factor;
-  for (Seconds& cost : costs.layer.recompute) cost *= factor;
+  for (LayerCosts& layer : costs.layers) {
+    for (Seconds* cost : {&layer.forward, &layer.down_projection, &layer.backward}) *cost *= factor;
+    for (Seconds& cost : layer.recompute) cost *= factor;
+  }
+  costs.head *= factor;
+  costs.head_forward *= factor;
 }
 
-nlohmann::json to_json(const CostTable& costs) {
-  return {{"source", costs.source},
-          {"machine", costs.machine},
-          {"slot_tokens", costs.slot_tokens},
-          {"forward_s", costs.layer.forward},
-          {"recompute_s", costs.layer.recompute},
-          {"down_projection_s", costs.layer.down_projection},
-          {"backward_s", costs.layer.backward},
-          {"head_s", costs.head},
-          {"head_forward_s", costs.head_forward},
-          {"gather_embedding_s", costs.gather_embedding},
-          {"scatter_embedding_s", costs.scatter_embedding},
-          {"finish_embedding_s", costs.finish_embedding},
-          {"zero_embedding_s", costs.zero_embedding},
-          {"update_per_parameter_s", costs.update_per_parameter},
-          {"update_eight_bit_per_parameter_s", costs.update_eight_bit_per_parameter},
-          {"update_on_device_per_parameter_s", costs.update_on_device_per_parameter},
-          {"update_on_device_eight_bit_per_parameter_s", costs.update_on_device_eight_bit_per_parameter},
-          {"offload_gradient_per_element_s", costs.offload_gradient_per_element},
-          {"copy_h2d_gbps", costs.copy_h2d},
-          {"copy_d2h_gbps", costs.copy_d2h},
-          {"op_overhead_s", costs.op_overhead},
-          {"handover_s", costs.handover}};
+namespace {
+
+constexpr Seconds kLongest = 1e6;
+
+void write_layer(nlohmann::json& json, const LayerCosts& layer) {
+  json["forward_s"] = layer.forward;
+  json["recompute_s"] = layer.recompute;
+  json["down_projection_s"] = layer.down_projection;
+  json["backward_s"] = layer.backward;
 }
 
-CostTable cost_table_from_json(const nlohmann::json& json, const std::string& where) {
-  const JsonFields fields(json, where, ExitCode::usage);
-  constexpr double kLongest = 1e6;
-  CostTable costs;
-  costs.source = fields.text("source");
-  costs.machine = fields.text("machine");
-  costs.slot_tokens = fields.integer("slot_tokens", 1, 1 << 24);
-  costs.layer.forward = fields.number("forward_s", 0, kLongest);
+LayerCosts read_layer(const JsonFields& fields, const std::string& where) {
+  LayerCosts layer;
+  layer.forward = fields.number("forward_s", 0, kLongest);
   const nlohmann::json& recompute = fields.array("recompute_s");
   if (recompute.size() != kStashLevelCount)
     fail(ExitCode::usage, "{}: 'recompute_s' must have {} entries", where, kStashLevelCount);
@@ -90,10 +77,58 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& wh
     const double value = recompute[i].is_number() ? recompute[i].get<double>() : -1;
     if (!(value >= 0 && value <= kLongest))
       fail(ExitCode::usage, "{}: 'recompute_s' must hold seconds between 0 and {}", where, kLongest);
-    costs.layer.recompute[i] = value;
+    layer.recompute[i] = value;
   }
-  costs.layer.down_projection = fields.number("down_projection_s", 0, kLongest);
-  costs.layer.backward = fields.number("backward_s", 0, kLongest);
+  layer.down_projection = fields.number("down_projection_s", 0, kLongest);
+  layer.backward = fields.number("backward_s", 0, kLongest);
+  return layer;
+}
+
+}  // namespace
+
+// Layers of kind attention stand at the top, as they did when there were no others; the others have objects
+// of their own where a model has them.
+nlohmann::json to_json(const CostTable& costs) {
+  nlohmann::json json = {
+      {"source", costs.source},
+      {"machine", costs.machine},
+      {"slot_tokens", costs.slot_tokens},
+      {"head_s", costs.head},
+      {"head_forward_s", costs.head_forward},
+      {"gather_embedding_s", costs.gather_embedding},
+      {"scatter_embedding_s", costs.scatter_embedding},
+      {"finish_embedding_s", costs.finish_embedding},
+      {"zero_embedding_s", costs.zero_embedding},
+      {"update_per_parameter_s", costs.update_per_parameter},
+      {"update_eight_bit_per_parameter_s", costs.update_eight_bit_per_parameter},
+      {"update_on_device_per_parameter_s", costs.update_on_device_per_parameter},
+      {"update_on_device_eight_bit_per_parameter_s", costs.update_on_device_eight_bit_per_parameter},
+      {"offload_gradient_per_element_s", costs.offload_gradient_per_element},
+      {"copy_h2d_gbps", costs.copy_h2d},
+      {"copy_d2h_gbps", costs.copy_d2h},
+      {"op_overhead_s", costs.op_overhead},
+      {"handover_s", costs.handover}};
+  for (const LayerKind kind : kLayerKinds) {
+    if (kind == LayerKind::attention)
+      write_layer(json, costs.of(kind));
+    else if (costs.of(kind).forward > 0)
+      write_layer(json[to_string(kind)], costs.of(kind));
+  }
+  return json;
+}
+
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& where) {
+  const JsonFields fields(json, where, ExitCode::usage);
+  CostTable costs;
+  costs.source = fields.text("source");
+  costs.machine = fields.text("machine");
+  costs.slot_tokens = fields.integer("slot_tokens", 1, 1 << 24);
+  for (const LayerKind kind : kLayerKinds) {
+    if (kind == LayerKind::attention)
+      costs.of(kind) = read_layer(fields, where);
+    else if (json.contains(to_string(kind)))
+      costs.of(kind) = read_layer({json[to_string(kind)], where, ExitCode::usage}, where);
+  }
   costs.head = fields.number("head_s", 0, kLongest);
   costs.head_forward = fields.number("head_forward_s", 0, kLongest);
   costs.gather_embedding = fields.number("gather_embedding_s", 0, kLongest);

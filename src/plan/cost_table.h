@@ -24,7 +24,8 @@ struct LayerCosts {
   Seconds backward = 0;
 };
 
-// Bytes of scratch that one compute op needs on the device, for `slots` slots a call.
+// Bytes of scratch that one compute op needs on the device, for `slots` slots a call: the most over the
+// model's kinds of layers.
 struct WorkspaceBytes {
   Bytes forward;    // with nothing stashed (the most)
   Bytes recompute;  // the most over all levels, the down-projection's output included
@@ -37,7 +38,7 @@ struct CostTable {
   std::string source = "modelled";  // "measured" or "modelled": said in every print-out
   std::string machine;              // what it was measured on
   std::int64_t slot_tokens = 0;
-  LayerCosts layer;
+  std::array<LayerCosts, kLayerKindCount> layers = {};  // by LayerKind; zeros of kinds the model lacks
   // The head on one slot whose `slot_tokens` rows are all supervised: forward, loss and backward. Scales with
   // the supervised fraction.
   Seconds head = 0;
@@ -57,6 +58,9 @@ struct CostTable {
   Seconds op_overhead = 2e-6;         // per op
   // From the end of an op to the start of one in another stream that stood still until then.
   Seconds handover = 0;
+
+  [[nodiscard]] const LayerCosts& of(LayerKind kind) const { return layers[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] LayerCosts& of(LayerKind kind) { return layers[static_cast<std::size_t>(kind)]; }
 };
 
 // From flops alone, at `gflops` effective rate (and bandwidth-bound host work at `memory_gbps`).

@@ -206,15 +206,19 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
     if (link <= 0) return (memory > 0 ? memory : 1e3) * 1e9;
     return (memory > 0 ? std::min(link, memory) : link) * 1e9;
   };
-  const LayerCosts& costs = inputs.costs.layer;
   PaperInstance instance;
   instance.layers = layers;
   instance.boundary_bytes =
       static_cast<double>(batch.slots * batch.slot_tokens * context.architecture.hidden * context.type_bytes);
   instance.device_boundaries = device_boundaries;
   instance.host_boundaries = host_boundaries;
-  instance.recompute = slots * costs.forward;
-  instance.tie_break = kTieBreak * slots * costs.forward;
+  // The published program has one forward time for all layers: their mean, where they differ.
+  for (const LayerKind kind : kLayerKinds) {
+    const double share =
+        static_cast<double>(context.architecture.layers_of(kind)) / static_cast<double>(layers);
+    instance.recompute += share * (slots * inputs.costs.of(kind).forward);
+  }
+  instance.tie_break = kTieBreak * instance.recompute;
   instance.d2h = rate_of(inputs.machine.d2h, inputs.costs.copy_d2h);
   instance.h2d = rate_of(inputs.machine.h2d, inputs.costs.copy_h2d);
   instance.window.assign(windows.count(), 0);
@@ -224,6 +228,7 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
   const std::size_t head = context.groups.size() - 1;
   for (std::int64_t l = 0; l < layers; ++l) {
     const std::size_t group = static_cast<std::size_t>(l) + 1;
+    const LayerCosts& costs = inputs.costs.of(context.architecture.kind_of(l));
     instance.window[windows.forward(l)] = slots * costs.forward;
     instance.window[windows.backward(l)] =
         slots * (costs.recompute[0] + costs.down_projection + costs.backward);

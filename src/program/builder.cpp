@@ -6,12 +6,12 @@
 
 namespace lazytrain {
 
-ProgramBuilder::ProgramBuilder(ProgramKind kind, TierModel tiers, const BatchGeometry& batch,
-                               std::int64_t type_bytes) {
+ProgramBuilder::ProgramBuilder(ProgramKind kind, const LoweringContext& context, const BatchGeometry& batch) {
   program_.kind = kind;
-  program_.tiers = tiers;
+  program_.tiers = context.tiers;
   program_.batch = batch;
-  program_.type_bytes = type_bytes;
+  program_.type_bytes = context.type_bytes;
+  program_.layer_kinds = context.architecture.kinds;
 }
 
 BufferId ProgramBuilder::persistent(const std::string& name, Tier tier, Bytes size, bool initialised,

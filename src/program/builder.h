@@ -15,7 +15,7 @@ namespace lazytrain {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(ProgramKind kind, TierModel tiers, const BatchGeometry& batch, std::int64_t type_bytes);
+  ProgramBuilder(ProgramKind kind, const LoweringContext& context, const BatchGeometry& batch);
 
   [[nodiscard]] bool unified() const { return program_.tiers == TierModel::unified; }
   // Where "host" objects live: on unified machines everything is in one tier, called device.

@@ -41,7 +41,7 @@ std::vector<Operand> layer_operands(const DeviceCommon& common, BufferId weights
 
 Program lower_update_only(const LoweringContext& context) {
   const BatchGeometry none{.slots = 1, .slot_tokens = 1, .micro_batch = 1};
-  ProgramBuilder builder(ProgramKind::update_only, context.tiers, none, context.type_bytes);
+  ProgramBuilder builder(ProgramKind::update_only, context, none);
   const StateBuffers state = add_state_buffers(builder, context);
   HostWeights weights(context, state);
   UpdateLowering updates(context, state, weights);
@@ -60,7 +60,7 @@ Program lower_update_only(const LoweringContext& context) {
 
 Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batch, std::int64_t weight_slots,
                        const WorkspaceBytes& workspace) {
-  ProgramBuilder builder(ProgramKind::evaluate, context.tiers, batch, context.type_bytes);
+  ProgramBuilder builder(ProgramKind::evaluate, context, batch);
   const StateBuffers state = add_state_buffers(builder, context);
   const std::int64_t batch_rows = batch.slots * batch.slot_tokens;
   const DeviceCommon common =
@@ -112,7 +112,7 @@ GenerationPrograms lower_generation(const LoweringContext& context, const Genera
     const BatchGeometry batch =
         prefill ? geometry.prefill
                 : BatchGeometry{.slots = 1, .slot_tokens = geometry.sequences, .micro_batch = 1};
-    ProgramBuilder builder(kind, context.tiers, batch, context.type_bytes);
+    ProgramBuilder builder(kind, context, batch);
     const StateBuffers state = add_state_buffers(builder, context);
     const DeviceCommon common = add_device_common(
         builder, context, batch_rows, std::max({workspace.forward, workspace.decode, workspace.head}));

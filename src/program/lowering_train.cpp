@@ -15,7 +15,7 @@ class TrainLowering {
   TrainLowering(const LoweringContext& context, const Plan& plan, const WorkspaceBytes& workspace)
       : context_(context),
         plan_(plan),
-        builder_(ProgramKind::train_step, context.tiers, plan.batch, context.type_bytes),
+        builder_(ProgramKind::train_step, context, plan.batch),
         layers_(static_cast<std::int32_t>(context.architecture.layers)),
         micro_batches_(static_cast<std::int32_t>(plan.batch.micro_batches())),
         state_(add_state_buffers(builder_, context)),
@@ -177,8 +177,9 @@ class TrainLowering {
           {OperandRole::batch, common_.batch, Access::read},
           {OperandRole::constants, common_.constants, Access::read},
           {OperandRole::workspace, again ? backward_workspace_ : forward_workspace_, Access::read_write}};
-      const Bytes stash_size = stash_bytes(context_.architecture, plan_.layers[at(l)].stash,
-                                           plan_.batch.rows_of(m), context_.type_bytes);
+      const Bytes stash_size =
+          stash_bytes(context_.architecture, context_.architecture.kind_of(l), plan_.layers[at(l)].stash,
+                      plan_.batch.rows_of(m), context_.type_bytes);
       if (stashing) {
         op.stash = plan_.layers[at(l)].stash;
         stash_[at(l)][at(m)] = builder_.transient(name_of("dev.stash", l, m), Tier::device, stash_size);
@@ -292,13 +293,14 @@ class TrainLowering {
         accumulators_[at(next_accumulator_++ % static_cast<std::int32_t>(accumulators_.size()))];
     const StashLevel level = plan_.layers[at(l)].stash;
     const Architecture& architecture = context_.architecture;
+    const LayerKind kind = architecture.kind_of(l);
     int compute = -1;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       const std::int64_t rows = plan_.batch.rows_of(m);
       const BufferId input = boundary(l, m);
       BufferId& stash = stash_[at(l)][at(m)];
       if (level != StashLevel::none && stash < 0) {
-        const Bytes size = stash_bytes(architecture, level, rows, context_.type_bytes);
+        const Bytes size = stash_bytes(architecture, kind, level, rows, context_.type_bytes);
         stash = builder_.transient(name_of("dev.stash'", l, m), Tier::device, size);
         copy(OpKind::fetch_stash, StreamId::h2d, l, m, host_stash_[at(l)][at(m)].buffer, stash, size,
              fetch_at(host_stash_[at(l)][at(m)].left_after), true);
@@ -313,8 +315,8 @@ class TrainLowering {
         // Sized for a full stash: the items that the stash holds are simply not written.
         recomputed =
             builder_.transient(name_of("dev.rec", l, m), Tier::device,
-                               stash_bytes(architecture, StashLevel::all, rows, context_.type_bytes) -
-                                   stash_bytes(architecture, level, rows, context_.type_bytes));
+                               stash_bytes(architecture, kind, StashLevel::all, rows, context_.type_bytes) -
+                                   stash_bytes(architecture, kind, level, rows, context_.type_bytes));
         Op op{.kind = OpKind::recompute,
               .stream = StreamId::compute,
               .layer = l,

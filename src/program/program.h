@@ -148,7 +148,8 @@ struct Program {
   ProgramKind kind = ProgramKind::train_step;
   TierModel tiers = TierModel::tiered;
   BatchGeometry batch;
-  std::int64_t type_bytes = 2;  // storage type: 2 = bf16, 4 = fp32
+  std::int64_t type_bytes = 2;              // storage type: 2 = bf16, 4 = fp32
+  std::vector<LayerKind> layer_kinds = {};  // of each decoder layer: what its ops cost; empty: all attention
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
   Bytes device_bytes, host_bytes;  // arena sizes: the highest end of any buffer
@@ -156,6 +157,9 @@ struct Program {
 
   [[nodiscard]] Bytes bytes_of(Tier tier) const {
     return tier == Tier::device ? device_bytes : tier == Tier::host ? host_bytes : disk_bytes;
+  }
+  [[nodiscard]] LayerKind kind_of(const Op& op) const {  // of a layer's op
+    return layer_kinds.empty() ? LayerKind::attention : layer_kinds[static_cast<std::size_t>(op.layer)];
   }
   [[nodiscard]] const Buffer& at(BufferId id) const { return buffers[static_cast<std::size_t>(id)]; }
 };

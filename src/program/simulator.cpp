@@ -114,12 +114,14 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
   const Seconds overhead = costs.op_overhead;
   switch (op.kind) {
     case OpKind::forward:
-      return overhead + slots * costs.layer.forward;
-    case OpKind::recompute:
-      return overhead + slots * (costs.layer.recompute[static_cast<std::size_t>(op.stash)] +
-                                 (op.full ? costs.layer.down_projection : 0));
+      return overhead + slots * costs.of(program.kind_of(op)).forward;
+    case OpKind::recompute: {
+      const LayerCosts& layer = costs.of(program.kind_of(op));
+      return overhead + slots * (layer.recompute[static_cast<std::size_t>(op.stash)] +
+                                 (op.full ? layer.down_projection : 0));
+    }
     case OpKind::backward:
-      return overhead + slots * costs.layer.backward;
+      return overhead + slots * costs.of(program.kind_of(op)).backward;
     case OpKind::head_forward_backward:
       return overhead + slots * costs.head * input.supervised_fraction;
     case OpKind::head_forward:
@@ -146,8 +148,9 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
       break;
     }
     case OpKind::head_argmax:
+      return overhead + costs.of(LayerKind::attention).forward;
     case OpKind::decode_layer:
-      return overhead + costs.layer.forward;
+      return overhead + costs.of(program.kind_of(op)).forward;
     default:
       break;
   }

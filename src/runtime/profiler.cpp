@@ -103,7 +103,7 @@ Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) 
 Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device, Pieces& host) {
   const Architecture& a = sizes.architecture;
   const std::int64_t size = size_of(options.type), rows = sizes.rows, hidden = rows * a.hidden * size;
-  const std::int64_t all = stash_bytes(a, StashLevel::all, rows, size).value;
+  const std::int64_t all = stash_bytes(a, LayerKind::attention, StashLevel::all, rows, size).value;
   Buffers b{};
   b.workspace_bytes = workspace_bytes(sizes.head, options.type, options.micro_batch, options.slot_tokens);
   b.workspace_size = std::max({b.workspace_bytes.forward, b.workspace_bytes.recompute,
@@ -231,15 +231,16 @@ class Profiler {
     costs.source = "measured";
     costs.machine = processor_name() + "; " + device_->description();
     costs.slot_tokens = options_.slot_tokens;
-    costs.layer.forward = of(forward) / slots;
+    LayerCosts& layer = costs.of(LayerKind::attention);
+    layer.forward = of(forward) / slots;
     for (const StashLevel level : kStashLevels)
       if (level != StashLevel::all)
-        costs.layer.recompute[static_cast<std::size_t>(level)] =
+        layer.recompute[static_cast<std::size_t>(level)] =
             of(*recompute[static_cast<std::size_t>(level)]) / slots;
-    costs.layer.down_projection =
+    layer.down_projection =
         std::max(0.0, of(recompute_full) - of(*recompute[static_cast<std::size_t>(StashLevel::none)])) /
         slots;
-    costs.layer.backward = of(backward) / slots;
+    layer.backward = of(backward) / slots;
     costs.head = of(head) / slots * vocab_share;
     costs.head_forward = of(head_forward) / slots * vocab_share;
     costs.gather_embedding = of(gather) / slots;

@@ -131,7 +131,8 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
                  format_bytes(needed));
     return modelled;
   }
-  const Seconds layer = modelled.layer.forward + modelled.layer.backward;
+  const Seconds layer =
+      modelled.of(LayerKind::attention).forward + modelled.of(LayerKind::attention).backward;
   if (layer > kLongestLayer) {
     log::warning(
         "one layer on {} tokens takes about {}, too long to be measured in passing: costs are modelled; "

@@ -7,7 +7,7 @@ namespace lazytrain {
 
 std::string costs_table(const CostTable& costs, const Architecture& architecture) {
   const auto tokens = static_cast<double>(costs.slot_tokens);
-  const LayerFlops flops = layer_flops(architecture, tokens / 2);
+  const LayerFlops flops = layer_flops(architecture, LayerKind::attention, tokens / 2);
   std::string text = fmt::format("costs ({}){}{}, slots of {} tokens\n", costs.source,
                                  costs.machine.empty() ? "" : ": ", costs.machine, costs.slot_tokens);
   const auto row = [&](const char* what, const std::string& value, const std::string& more = {}) {
@@ -18,7 +18,7 @@ std::string costs_table(const CostTable& costs, const Architecture& architecture
     return seconds > 0 ? fmt::format("{:.0f} GFLOP/s", floating_point_operations / seconds / 1e9)
                        : std::string();
   };
-  const LayerCosts& layer = costs.layer;
+  const LayerCosts& layer = costs.of(LayerKind::attention);
   row("layer forward, a slot", milliseconds(layer.forward), rate(tokens * flops.forward, layer.forward));
   row("layer backward", milliseconds(layer.backward), rate(2 * tokens * flops.forward, layer.backward));
   for (const StashLevel level : kStashLevels)

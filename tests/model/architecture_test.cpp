@@ -188,7 +188,7 @@ TEST(ParameterGroups, KeepFusedMatricesTogetherAndAligned) {
   for (const std::int64_t offset : {offsets.qkv, offsets.output, offsets.gate_up, offsets.down}) {
     EXPECT_EQ(offset % 64, 0);
   }
-  a.attention_bias = a.mlp_bias = false;
+  a.attention_bias = a.output_bias = a.mlp_bias = false;
   EXPECT_EQ(layer_offsets(a).qkv_bias, -1);
   EXPECT_EQ(layer_offsets(a).output_bias, -1);
   EXPECT_EQ(layer_offsets(a).gate_up_bias, -1);
@@ -208,13 +208,16 @@ TEST(ParameterGroups, DecayMatricesButNoNormsAndNoBiases) {
 TEST(Stash, ItemsAndBytesByHand) {
   const Architecture a = read_architecture(golden_folder("llama-gqa-tied"));
   // Per token in bf16: qkv 128, core 64, mid 64, gate_up 320 elements; lse 4 floats.
-  EXPECT_EQ(stash_bytes(a, StashLevel::none, 24, 2).value, 0);
-  EXPECT_EQ(stash_bytes(a, StashLevel::attention, 24, 2).value, 24 * (256 + 128 + 16 + 128));
-  EXPECT_EQ(stash_bytes(a, StashLevel::mlp, 24, 2).value, 24 * (128 + 640));
-  EXPECT_EQ(stash_bytes(a, StashLevel::all, 24, 2).value, 24 * (256 + 128 + 16 + 128 + 640));
-  EXPECT_EQ(stash_bytes(a, StashLevel::all, 24, 4).value, 24 * (512 + 256 + 16 + 256 + 1280));
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::none, 24, 2).value, 0);
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::attention, 24, 2).value,
+            24 * (256 + 128 + 16 + 128));
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::mlp, 24, 2).value, 24 * (128 + 640));
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::all, 24, 2).value,
+            24 * (256 + 128 + 16 + 128 + 640));
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::all, 24, 4).value,
+            24 * (512 + 256 + 16 + 256 + 1280));
   // One token: the 16 bytes of lse take a cache line.
-  EXPECT_EQ(stash_bytes(a, StashLevel::attention, 1, 2).value, 256 + 128 + 64 + 128);
+  EXPECT_EQ(stash_bytes(a, LayerKind::attention, StashLevel::attention, 1, 2).value, 256 + 128 + 64 + 128);
 }
 
 TEST(Stash, LevelsHaveNames) {
@@ -227,12 +230,80 @@ TEST(Stash, LevelsHaveNames) {
 
 TEST(Flops, ByHand) {
   const Architecture a = read_architecture(golden_folder("llama-gqa-tied"));
-  const LayerFlops flops = layer_flops(a, 10.0);
+  const LayerFlops flops = layer_flops(a, LayerKind::attention, 10.0);
   EXPECT_EQ(flops.attention_block, 2.0 * 64 * 128 + 4.0 * 64 * 10 + 2.0 * 64 * 64);
   EXPECT_EQ(flops.mlp_up, 2.0 * 64 * 320);
   EXPECT_EQ(flops.down_projection, 2.0 * 64 * 160);
   EXPECT_EQ(flops.forward, flops.attention_block + flops.mlp_up + flops.down_projection);
   EXPECT_EQ(head_flops(a), 2.0 * 64 * 300);
+}
+
+// 2 key heads of 8, 4 value heads of 16, 3 taps; 4 experts of 24, 2 of them active, and a shared one of 40.
+Architecture hybrid() {
+  Architecture a;
+  a.model_type = "qwen3_5_moe_text";
+  a.layers = 4;
+  a.hidden = 32;
+  a.heads = 4;
+  a.kv_heads = 2;
+  a.head_dim = 8;
+  a.ffn = 80;
+  a.vocab = 48;
+  a.attention_gate = a.query_key_norm = true;
+  a.linear = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .taps = 3};
+  a.experts = {.count = 4, .active = 2, .ffn = 24, .shared_ffn = 40};
+  a.kinds = {LayerKind::linear_attention, LayerKind::attention, LayerKind::linear_attention_experts,
+             LayerKind::attention_experts};
+  return a;
+}
+
+TEST(LayerKinds, TensorsOfEachKind) {
+  const Architecture a = hybrid();
+  const auto groups = parameter_groups(a);
+  const auto shape = [&](std::size_t group, const std::string& name) {
+    for (const ParameterTensor& tensor : groups[group].tensors)
+      if (tensor.name == "model.layers." + std::to_string(group - 1) + "." + name) return tensor.shape;
+    return std::vector<std::int64_t>{};
+  };
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(shape(1, "linear_attn.in_proj_qkv.weight"), (Shape{2 * 16 + 64, 32}));
+  EXPECT_EQ(shape(1, "linear_attn.in_proj_z.weight"), (Shape{64, 32}));
+  EXPECT_EQ(shape(1, "linear_attn.in_proj_a.weight"), (Shape{4, 32}));
+  EXPECT_EQ(shape(1, "linear_attn.conv1d.weight"), (Shape{96, 1, 3}));
+  EXPECT_EQ(shape(1, "linear_attn.norm.weight"), (Shape{16}));
+  EXPECT_EQ(shape(1, "linear_attn.out_proj.weight"), (Shape{32, 64}));
+  EXPECT_EQ(shape(1, "self_attn.q_proj.weight"), Shape{});
+  EXPECT_EQ(shape(1, "mlp.down_proj.weight"), (Shape{32, 80}));
+  EXPECT_EQ(shape(2, "self_attn.q_proj.weight"), (Shape{2 * 32, 32}));
+  EXPECT_EQ(shape(2, "self_attn.q_norm.weight"), (Shape{8}));
+  EXPECT_EQ(shape(2, "self_attn.o_proj.weight"), (Shape{32, 32}));
+  EXPECT_EQ(shape(3, "mlp.gate.weight"), (Shape{4, 32}));
+  EXPECT_EQ(shape(3, "mlp.experts.3.up_proj.weight"), (Shape{24, 32}));
+  EXPECT_EQ(shape(3, "mlp.shared_expert.down_proj.weight"), (Shape{32, 40}));
+  EXPECT_EQ(shape(3, "mlp.shared_expert_gate.weight"), (Shape{1, 32}));
+  // By hand: two norms of 32 in every layer.
+  const std::int64_t linear = (96 + 64 + 4 + 4) * 32 + 96 * 3 + 4 + 4 + 16 + 64 * 32 + 64;
+  const std::int64_t attention = (64 + 16 + 16) * 32 + 8 + 8 + 32 * 32 + 64;
+  const std::int64_t dense = 3 * 80 * 32, experts = 4 * 32 + 4 * 3 * 24 * 32 + 3 * 40 * 32 + 32;
+  EXPECT_EQ(parameter_count(a), 2 * (linear + attention) + 2 * (dense + experts) + 2 * 48 * 32 + 32);
+}
+
+TEST(LayerKinds, StashAndFlopsByHand) {
+  const Architecture a = hybrid();
+  // Projected in: 96 + 64 + 8; core 64; mid 32; twice the widths of the MLP; lse of softmax attention alone.
+  const auto bytes = [&](LayerKind kind, StashLevel level) {
+    return stash_bytes(a, kind, level, 32, 2).value;
+  };
+  EXPECT_EQ(bytes(LayerKind::linear_attention, StashLevel::attention), 64 * (168 + 64 + 32));
+  EXPECT_EQ(bytes(LayerKind::linear_attention, StashLevel::mlp), 64 * (32 + 160));
+  EXPECT_EQ(bytes(LayerKind::attention, StashLevel::attention), 64 * (96 + 32 + 32) + 32 * 4 * 4);
+  EXPECT_EQ(bytes(LayerKind::attention_experts, StashLevel::mlp), 64 * (32 + 2 * (2 * 24 + 40)));
+  const LayerFlops linear = layer_flops(a, LayerKind::linear_attention, 10.0);
+  EXPECT_EQ(linear.attention_block, 2.0 * 32 * (168 + 64) + 6.0 * 8 * 64);
+  const LayerFlops experts = layer_flops(a, LayerKind::attention_experts, 10.0);
+  EXPECT_EQ(experts.attention_block, 2.0 * 32 * (96 + 32) + 4.0 * 32 * 10);
+  EXPECT_EQ(experts.mlp_up, 4.0 * 32 * 88 + 2.0 * 32 * 4);  // and the router
+  EXPECT_EQ(experts.down_projection, 2.0 * 32 * 88);
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST(ConfigErrors, DamagedFilesAreRefusedOrRead) {
       const Architecture a =
           architecture_of(parse_json(damaged, "config.json", ExitCode::model_file), "config.json");
       EXPECT_GT(parameter_count(a), 0);
-      EXPECT_GT(stash_bytes(a, StashLevel::all, 1 << 12, 4).value, 0);
+      EXPECT_GT(stash_bytes(a, a.kind_of(0), StashLevel::all, 1 << 12, 4).value, 0);
       ++accepted;
     });
     if (failure) {

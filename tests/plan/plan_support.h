@@ -28,6 +28,16 @@ inline Architecture small_architecture(std::int64_t layers, bool tied_head) {
   return architecture;
 }
 
+// The same with layers of all kinds in turn, so that neighbours differ in their parameters and stashes.
+inline Architecture hybrid_architecture(std::int64_t layers, bool tied_head) {
+  Architecture architecture = small_architecture(layers, tied_head);
+  architecture.linear = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 8, .taps = 4};
+  architecture.experts = {.count = 4, .active = 2, .ffn = 24};
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    architecture.kinds.push_back(kLayerKinds[static_cast<std::size_t>(layer) % kLayerKindCount]);
+  return architecture;
+}
+
 // Every boundary materialised on the device, nothing stashed.
 inline Plan plain_plan(const Architecture& architecture, const BatchGeometry& batch) {
   Plan plan;

@@ -179,7 +179,7 @@ TEST(CostTable, RoundTripFingerprintAndRefusals) {
   EXPECT_EQ(to_json(again), good);
   EXPECT_EQ(fingerprint(again), fingerprint(costs));
   CostTable other = costs;
-  other.layer.forward *= 1.0000001;
+  other.of(LayerKind::attention).forward *= 1.0000001;
   EXPECT_NE(fingerprint(other), fingerprint(costs));
   nlohmann::json older = good;
   older.erase("update_on_device_per_parameter_s");
@@ -209,13 +209,25 @@ TEST(CostTable, ModelledCostsByHand) {
   const Architecture a = small_architecture(2, true);
   const CostTable costs = modelled_costs(a, 8, 1, 1);
   const double attention = 2 * 32 * (64 + 32) + 4 * 32 * 4, up = 4 * 32 * 80, down = 2 * 32 * 80;
-  EXPECT_NEAR(costs.layer.forward, 8 * (attention + up + down) / 1e9, 1e-15);
-  EXPECT_NEAR(costs.layer.down_projection, 8 * down / 1e9, 1e-15);
-  EXPECT_NEAR(costs.layer.recompute[0], 8 * (attention + up) / 1e9, 1e-15);
-  EXPECT_NEAR(costs.layer.recompute[1], 8 * up / 1e9, 1e-15);
-  EXPECT_NEAR(costs.layer.recompute[2], 8 * attention / 1e9, 1e-15);
-  EXPECT_EQ(costs.layer.recompute[3], 0);
+  EXPECT_NEAR(costs.of(LayerKind::attention).forward, 8 * (attention + up + down) / 1e9, 1e-15);
+  EXPECT_NEAR(costs.of(LayerKind::attention).down_projection, 8 * down / 1e9, 1e-15);
+  EXPECT_NEAR(costs.of(LayerKind::attention).recompute[0], 8 * (attention + up) / 1e9, 1e-15);
+  EXPECT_NEAR(costs.of(LayerKind::attention).recompute[1], 8 * up / 1e9, 1e-15);
+  EXPECT_NEAR(costs.of(LayerKind::attention).recompute[2], 8 * attention / 1e9, 1e-15);
+  EXPECT_EQ(costs.of(LayerKind::attention).recompute[3], 0);
   EXPECT_NEAR(costs.head_forward, 8 * 2 * 32 * 48 / 1e9, 1e-15);
+}
+
+TEST(CostTable, OtherKindsOfLayersAreKeptBesideTheFirst) {
+  const CostTable costs = modelled_costs(hybrid_architecture(4, true), 64, 10, 5);
+  const nlohmann::json json = to_json(costs);
+  EXPECT_EQ(json["forward_s"], costs.of(LayerKind::attention).forward);
+  EXPECT_EQ(json["linear_attention"]["forward_s"], costs.of(LayerKind::linear_attention).forward);
+  EXPECT_EQ(to_json(cost_table_from_json(json, "c.json")), json);
+  EXPECT_FALSE(to_json(modelled_costs(small_architecture(4, true), 64, 10, 5)).contains("linear_attention"));
+  nlohmann::json bad = json;
+  bad["linear_attention"].erase("backward_s");
+  EXPECT_EQ(message([&] { cost_table_from_json(bad, "c.json"); }), "c.json: key 'backward_s' is missing");
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST(Portfolio, FiveForwardsFourForwardsThree) {
   inputs.machine.h2d = inputs.machine.d2h = 0;
   inputs.costs.op_overhead = 0;
   inputs.costs.head = 0;
-  inputs.costs.layer = {.forward = 1, .recompute = {0.8, 0.5, 0.3, 0}, .down_projection = 0.2, .backward = 2};
+  inputs.costs.of(LayerKind::attention) = {
+      .forward = 1, .recompute = {0.8, 0.5, 0.3, 0}, .down_projection = 0.2, .backward = 2};
   const auto forwards = [&](const Plan& plan) { return use_plan(inputs, plan).simulation.compute / (8 * 4); };
   EXPECT_NEAR(forwards(megatrain_plan(inputs, kBatch)), 5, 1e-9);
   EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 1)), 3.8, 1e-9);         // tail skip

@@ -63,7 +63,9 @@ inline RandomCase random_case(std::uint64_t n) {
       .slots = slots,
       .slot_tokens = 4 + 4 * static_cast<std::int64_t>(random.below(3)),
       .micro_batch = 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(slots)))};
-  const Architecture architecture = small_architecture(layers, random.below(2) == 0);
+  const bool tied = random.below(2) == 0;
+  const Architecture architecture =
+      n % 3 == 1 ? hybrid_architecture(layers, tied) : small_architecture(layers, tied);
   RandomCase result{
       .context = small_context(architecture, random.below(4) == 0 ? TierModel::unified : TierModel::tiered),
       .plan = random_plan(random, architecture, batch)};

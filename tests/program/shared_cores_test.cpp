@@ -10,7 +10,7 @@ constexpr double kNear = 1e-9;
 
 CostTable unit_costs() {
   CostTable costs;
-  costs.layer.forward = 1;
+  costs.of(LayerKind::attention).forward = 1;
   costs.update_per_parameter = 0.01;
   costs.offload_gradient_per_element = 0.002;
   costs.copy_h2d = costs.copy_d2h = 4;  // GB/s of one core

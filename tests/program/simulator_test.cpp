@@ -13,10 +13,10 @@ constexpr double kNear = 1e-9;
 // 1 s a forward, 2 s a backward, 3 s a head of one fully supervised slot; no overhead.
 CostTable unit_costs() {
   CostTable costs;
-  costs.layer.forward = 1;
-  costs.layer.backward = 2;
-  costs.layer.recompute = {0.75, 0.5, 0.25, 0};
-  costs.layer.down_projection = 0.25;
+  costs.of(LayerKind::attention).forward = 1;
+  costs.of(LayerKind::attention).backward = 2;
+  costs.of(LayerKind::attention).recompute = {0.75, 0.5, 0.25, 0};
+  costs.of(LayerKind::attention).down_projection = 0.25;
   costs.head = 3;
   costs.update_per_parameter = 0.01;
   costs.offload_gradient_per_element = 0.002;
@@ -233,6 +233,25 @@ TEST(Simulator, CountsRecomputation) {
   result = run();
   EXPECT_NEAR(result.recompute, 12.0, kNear);
   EXPECT_NEAR(result.compute - 6, 5 * 6, kNear);
+}
+
+TEST(Simulator, LayersCostWhatTheirKindCosts) {
+  // 4 layers, one of each kind: 1, 10, 100 and 1000 s forward, twice that backward; nothing else costs.
+  const Architecture architecture = hybrid_architecture(4, false);
+  const Plan plan = plain_plan(architecture, {.slots = 2, .slot_tokens = 8, .micro_batch = 1});
+  CostTable costs = unit_costs();
+  costs.head = costs.update_per_parameter = costs.offload_gradient_per_element = 0;
+  double forward = 1;
+  for (const LayerKind kind : kLayerKinds) {
+    costs.of(kind) = {.forward = forward, .backward = 2 * forward};
+    forward *= 10;
+  }
+  Machine machine;
+  machine.tiers = TierModel::unified;
+  machine.split_cores = true;
+  const Program program =
+      lower_train_step(small_context(architecture, TierModel::unified), plan, small_workspace());
+  EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).compute, 2 * 3 * 1111, kNear);
 }
 
 }  // namespace

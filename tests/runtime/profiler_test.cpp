@@ -60,16 +60,17 @@ void expect_filled(const CostTable& costs) {
   EXPECT_EQ(costs.slot_tokens, 32);
   EXPECT_THAT(costs.machine, ::testing::HasSubstr(processor_name()));
   for (const Seconds seconds :
-       {costs.layer.forward, costs.layer.backward, costs.layer.recompute[0], costs.layer.recompute[1],
-        costs.layer.recompute[2], costs.head, costs.head_forward, costs.gather_embedding,
+       {costs.of(LayerKind::attention).forward, costs.of(LayerKind::attention).backward,
+        costs.of(LayerKind::attention).recompute[0], costs.of(LayerKind::attention).recompute[1],
+        costs.of(LayerKind::attention).recompute[2], costs.head, costs.head_forward, costs.gather_embedding,
         costs.scatter_embedding, costs.finish_embedding, costs.zero_embedding, costs.update_per_parameter,
         costs.update_on_device_per_parameter, costs.update_on_device_eight_bit_per_parameter,
         costs.offload_gradient_per_element, costs.op_overhead, costs.handover}) {
     EXPECT_GT(seconds, 0);
     EXPECT_LT(seconds, 10);
   }
-  EXPECT_EQ(costs.layer.recompute[static_cast<std::size_t>(StashLevel::all)], 0);
-  EXPECT_GE(costs.layer.down_projection, 0);
+  EXPECT_EQ(costs.of(LayerKind::attention).recompute[static_cast<std::size_t>(StashLevel::all)], 0);
+  EXPECT_GE(costs.of(LayerKind::attention).down_projection, 0);
   EXPECT_GT(costs.copy_h2d, 0);
   EXPECT_GT(costs.copy_d2h, 0);
 }
@@ -132,9 +133,9 @@ TEST_F(Profiler, MeasuresOnceAndKeepsTheTable) {
   ProfileOptions thorough = quick();
   thorough.quick = false;
   CostTable marked = first;
-  marked.layer.forward = 0.125;
+  marked.of(LayerKind::attention).forward = 0.125;
   write_cost_table(cost_file(tiny(), thorough), marked);
-  EXPECT_EQ(load_or_measure(tiny(), quick()).layer.forward, 0.125);
+  EXPECT_EQ(load_or_measure(tiny(), quick()).of(LayerKind::attention).forward, 0.125);
 }
 
 TEST_F(Profiler, ReadsTheFileThatIsNamed) {
