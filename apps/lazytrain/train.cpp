@@ -79,14 +79,17 @@ void compare(const Checkpoint& resume, RunConfig& config) {
 }
 
 // The trainer's view of a Replanner; nothing where there is none.
-std::function<std::optional<NextPlan>(const StepOutcome&)> replan_with(std::optional<Replanner>& replanner) {
+std::function<Replanned(const StepOutcome&)> replan_with(std::optional<Replanner>& replanner) {
   if (!replanner) return {};
-  return [&replanner](const StepOutcome& outcome) -> std::optional<NextPlan> {
+  return [&replanner](const StepOutcome& outcome) {
     std::vector<SimulatedOp> ops;
     for (const OpTiming& timing : outcome.timings) ops.push_back({.start = timing.start, .end = timing.end});
-    if (!replanner->after_step(outcome.seconds, ops)) return std::nullopt;
-    return NextPlan{
-        .plan = replanner->step().plan, .program = replanner->step().program, .why = replanner->why()};
+    const std::string before = replanner->why();
+    Replanned result;
+    if (replanner->after_step(outcome.seconds, ops))
+      result.next = {.plan = replanner->step().plan, .program = replanner->step().program};
+    if (replanner->why() != before) result.message = replanner->why();
+    return result;
   };
 }
 

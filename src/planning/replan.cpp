@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kStepOff = 0.10;   // of a step's time
 constexpr double kLinkLost = 0.30;  // of a link's rate
-// A stream that is busy for less of a step says little about its rate.
+// A stream that should be and is busy for less of a step says little about its rate.
 constexpr double kTelling = 0.02;
 // The first steps of a plan touch memory and compile kernels; then the median of a few is looked at.
 constexpr std::int64_t kIgnored = 2;
@@ -66,7 +66,8 @@ bool Replanner::after_step(Seconds seconds, std::span<const SimulatedOp> measure
   Observation seen{.seconds = seconds};
   const auto took = busy(program, measured), planned = busy(program, planned_.simulation.ops);
   for (std::size_t s = 0; s < kStreamCount; ++s)
-    if (planned[s] > kTelling * planned_.simulation.step) seen.slower[s] = took[s] / planned[s];
+    if (planned[s] > 0 && (planned[s] > kTelling * planned_.simulation.step || took[s] > kTelling * seconds))
+      seen.slower[s] = took[s] / planned[s];
   recent_.push_back(seen);
   if (recent_.size() < kObserved) return false;
   const Observation usual = median();
@@ -118,7 +119,7 @@ bool Replanner::plan_again(const Observation& seen) {
   std::string found = fmt::format("steps take {:.3g} s instead of {:.3g} s", seen.seconds, expected_);
   for (const StreamId link : {StreamId::h2d, StreamId::d2h, StreamId::disk_read, StreamId::disk_write})
     if (const double factor = seen.slower[static_cast<std::size_t>(link)]; factor > 1 / (1 - kLinkLost))
-      found += fmt::format(", {} runs at {:.0f} % of its rate", to_string(link), 100 / factor);
+      found += fmt::format(", {} runs at {:.2g} % of its rate", to_string(link), 100 / factor);
 
   // The plan in use, under what was measured.
   const Simulation as_it_is =

@@ -217,13 +217,13 @@ class Trainer {
   // Another plan takes over where the run finds one worth it. What the old one has left over is done first:
   // its updates hide at the beginning of a step of its own.
   void replan(const StepOutcome& outcome) {
-    std::optional<NextPlan> next = run_.replan(outcome);
+    auto [message, next] = run_.replan(outcome);
+    if (!message.empty()) progress_->message(fmt::format("step {}: {}", state_.step, message));
     if (!next) return;
     check(next->plan.groups == run_.plan.groups && next->plan.batch == run_.plan.batch,
           "a plan that takes over leaves everything where it lives");
     drain();
     session_.make_room(next->program);
-    progress_->message(fmt::format("step {}: {}", state_.step, next->why));
     next_ = std::make_unique<NextPlan>(std::move(*next));
     program_ = &next_->program;
     write_json(std::filesystem::path(config_.output_dir) / "plan.json", to_json(next_->plan));

@@ -22,11 +22,14 @@
 namespace lazytrain {
 
 // A plan that takes over between two steps. Its groups have the homes of the plan before, its micro-batch is
-// the same; `why` is a clause for the log.
+// the same.
 struct NextPlan {
   Plan plan;
   Program program;
-  std::string why;
+};
+struct Replanned {
+  std::string message = {};  // for the log; empty: there is nothing to say
+  std::optional<NextPlan> next = {};
 };
 
 struct TrainingRun {
@@ -40,9 +43,9 @@ struct TrainingRun {
   const OutputLock& lock;            // of config.output_dir
   std::optional<Checkpoint> resume;  // to go on from
   const StopSignals& signals;
-  // Looks at every step, with the times of all its operations; what it returns runs from then on. Plans may
-  // use `machine`'s budgets. Empty: the plan stays.
-  std::function<std::optional<NextPlan>(const StepOutcome&)> replan = {};
+  // Looks at every step, with the times of all its operations; the plan that it returns runs from then on,
+  // and may use `machine`'s budgets. Empty: the plan stays.
+  std::function<Replanned(const StepOutcome&)> replan = {};
 };
 
 struct TrainingResult {

@@ -84,7 +84,7 @@ class Emulation:
             "model_name_or_path": self.folder / "model", "dataset": self.folder / "documents.json", "template": "plain",
             "train_on_prompt": "true", "cutoff_len": TOKENS, "packing": "true", "learning_rate": 1e-5, "save_steps": 0,
             "logging_steps": 1000, "overwrite_output_dir": "true", "memory_model": "emulated", "split_cores": "true",
-            "threads": 2, "device_memory": "1GB", "per_device_train_batch_size": H800.slots,
+            "threads": 2, "device_memory": "1GB", "per_device_train_batch_size": H800.slots, "replan": "off",
         }
 
     def costs(self, host):
