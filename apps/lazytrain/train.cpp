@@ -11,6 +11,8 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "planning/replan.h"
+#include "report/layer_homes.h"
+#include "report/plan_page.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
 #include "standard_output.h"
@@ -93,6 +95,27 @@ std::function<Replanned(const StepOutcome&)> replan_with(std::optional<Replanner
   };
 }
 
+// plan.html and trace.json in output_dir: the step as it was planned, and as it ran. They are a by-product: a
+// disk that is full ends no run.
+void write_pictures(const RunConfig& config, const Architecture& architecture, const PlannedStep& planned,
+                    const CostTable& costs, std::int64_t step, const std::vector<OpTiming>& timings) {
+  std::vector<OpTime> measured;
+  measured.reserve(timings.size());
+  for (const OpTiming& timing : timings) measured.push_back({.start = timing.start, .end = timing.end});
+  const StepPicture picture{.step = planned,
+                            .costs = costs,
+                            .model = model_words(config, architecture),
+                            .measured = measured,
+                            .measured_step = step};
+  const std::filesystem::path folder = config.output_dir;
+  try {
+    write_file(folder / "plan.html", plan_page(picture));
+    write_file(folder / "trace.json", step_trace(picture));
+  } catch (const Error& error) {
+    log::warning("trace_step: {}", error.what());
+  }
+}
+
 int run(const Options& options) {
   RunConfig config =
       load_config(options.file, options.overrides, {{"model_name_or_path", "dataset", "output_dir"}});
@@ -130,11 +153,17 @@ int run(const Options& options) {
   say(tiers_table(planned.program, planned.machine));
   say(policies_table(planned.table, planned.machine));
   say(step_summary(planned, planned.machine, inputs.costs));
+  say(time_summary(planned));
+  say(layer_strip(planned.plan, planned.program.tiers));
 
   require_few_writes(config, planned.program, steps - done);
 
   std::optional<Replanner> replanner;
   if (config.replan == "auto") replanner.emplace(inputs, config.policy, planned);
+  const auto traced = [&](std::int64_t step, const std::vector<OpTiming>& timings) {
+    write_pictures(config, model.architecture(), replanner ? replanner->step() : planned, inputs.costs, step,
+                   timings);
+  };
   const TrainingResult result = train({.config = config,
                                        .model = model,
                                        .data = data,
@@ -145,7 +174,8 @@ int run(const Options& options) {
                                        .lock = lock,
                                        .resume = std::move(resume),
                                        .signals = signals,
-                                       .replan = replan_with(replanner)});
+                                       .replan = replan_with(replanner),
+                                       .traced = traced});
   const PlannedStep& last = replanner ? replanner->step() : planned;
   say(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
                   result.total_steps, result.session_steps, result.last_loss));

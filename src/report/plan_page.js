@@ -29,6 +29,7 @@
   }
   function seconds(value) {
     const size = Math.abs(value);
+    if (size === 0) return '0 s';
     if (size >= 100) return value.toFixed(1) + ' s';
     if (size >= 1) return value.toFixed(3) + ' s';
     if (size >= 1e-3) return (value * 1e3).toFixed(size >= 0.1 ? 1 : 2) + ' ms';
@@ -39,8 +40,10 @@
   const plural = (count, noun) => count + ' ' + noun + (count === 1 ? '' : 's');
 
   // A table with a caption, in a box of its own that scrolls where the page is narrow. Columns: [heading, is
-  // it a number]; rows: arrays of strings or elements, the first a row heading.
+  // it a number]; rows: arrays of strings or elements, the first a row heading; a row that is shorter ends with
+  // a cell across the columns that are left.
   function table(caption, columns, rows, rowClass = () => '') {
+    const wide = columns.length > 6 ? {class: 'wide'} : {};
     const cell = (tag, text, numeric, scope) => {
       const made = element(tag, numeric ? {class: 'number'} : {}, text);
       if (scope) made.setAttribute('scope', scope);
@@ -48,10 +51,16 @@
       return made;
     };
     const head = element('tr', {}, ...columns.map(([text, numeric]) => cell('th', text, numeric, 'col')));
-    const body = rows.map((row, i) => element('tr', rowClass(i) ? {class: rowClass(i)} : {}, ...row.map(
-        (text, c) => cell(c === 0 ? 'th' : 'td', text, columns[c][1], c === 0 ? 'row' : ''))));
+    const body = rows.map((row, i) => {
+      const cells = row.map((text, c) => cell(c === 0 ? 'th' : 'td', text, columns[c][1], c === 0 ? 'row' : ''));
+      if (row.length < columns.length) {
+        cells[row.length - 1].colSpan = columns.length - row.length + 1;
+        cells[row.length - 1].className = 'rest';
+      }
+      return element('tr', rowClass(i) ? {class: rowClass(i)} : {}, ...cells);
+    });
     return element('div', {class: 'scroll', role: 'region', 'aria-label': caption, tabindex: '0'},
-        element('table', {}, element('caption', {}, caption), element('thead', {}, head),
+        element('table', wide, element('caption', {}, caption), element('thead', {}, head),
             element('tbody', {}, ...body)));
   }
   function meter(part, whole, colour) {
@@ -78,7 +87,7 @@
     HeadForwardBackward: 'head', HeadForward: 'head', HeadArgMax: 'head', LoadHead: 'weights', LoadWeights: 'weights',
     OffloadBoundary: 'boundaries', FetchBoundary: 'boundaries', GatherEmbedding: 'boundaries',
     OffloadBoundaryGradient: 'gradients', FetchBoundaryGradient: 'gradients', OffloadStash: 'stash',
-    FetchStash: 'stash', OffloadGradient: 'gradients', OffloadHeadGradient: 'gradients',
+    FetchStash: 'stash', OffloadGradient: 'gradients', OffloadHeadGradient: 'gradients', OffloadLoss: 'other', Collect: 'other', LoadBatch: 'other',
     ScatterEmbeddingGradient: 'gradients', FinishEmbeddingGradient: 'gradients', ZeroEmbeddingGradient: 'gradients',
     ReduceNorm: 'optimizer', UpdateGroup: 'optimizer', ReadStates: 'disk', WriteStates: 'disk',
     ReadWeights: 'weights', WriteWeights: 'weights', ReadGradient: 'gradients', WriteGradient: 'gradients'};
@@ -86,6 +95,7 @@
     forward: 'forward', recompute: 'recompute', head: 'head', backward: 'backward', weights: 'weights',
     boundaries: 'boundaries', stash: 'stash', gradients: 'gradients', optimizer: 'optimizer',
     disk: 'optimizer states to and from disk', other: 'other'};
+  const mixOrder = Object.keys(colourTitles);
   let headSeen = false;
   const colours = ops.kind.map(kind => {
     const name = data.kinds[kind];
@@ -127,7 +137,7 @@
 
   const tokens = plan.slots * plan.slot_tokens;
   function head() {
-    byId('about').textContent = `${data.model} \u00b7 ${machine.name}${emulated}`;
+    byId('about').textContent = `${data.model} \u00b7 ${machine.name}${/emulated/.test(machine.name) ? '' : emulated}`;
     const costs = machine.costs + ' costs' + (machine.costs_of ? ' of ' + machine.costs_of : '');
     const notes = [`Simulated from ${costs}.`];
     if (machine.emulated) notes.push('Device and links are emulated on a CPU.');
@@ -160,6 +170,8 @@
     if (plan.bound > 0)
       figure('Solver', seconds(plan.objective), `bound ${seconds(plan.bound)}, gap ` +
           percent(plan.objective - plan.bound, plan.objective));
+    const cards = byId('figures').children.length;
+    byId('figures').style.setProperty('--columns', String(cards > 8 ? Math.ceil(cards / 2) : cards));
     byId('foot').textContent = `All times are simulated unless they are called measured. ${number(count)} operations, ` +
         'every one in the timeline. 1 GB = 1,000,000,000 bytes. This page loads nothing.';
   }
@@ -167,18 +179,16 @@
   // ---- Where the time goes ----
 
   function time() {
-    const white = ['forward', 'backward', 'head'];
     for (const run of runs) {
       const parts = run.use.parts.filter(part => part.seconds > 0)
                         .concat({name: 'standing still', seconds: run.use.still_s});
       const words = parts.map(part => `${part.name} ${percent(part.seconds, run.use.step_s)}`).join(', ');
       const spans = parts.map(part => element('span', {
         style: `width:${100 * part.seconds / run.use.step_s}%;background:var(--${part.name === 'standing still' ? 'still' : part.name})`,
-        title: `${part.name}: ${seconds(part.seconds)}`,
-        ...(white.includes(part.name) ? {} : {class: 'dark'})},
-        part.seconds > 0.05 * run.use.step_s ? part.name : ''));
+        title: `${part.name}: ${seconds(part.seconds)}`, class: part.name.replace(' ', '-')},
+        part.seconds / run.use.step_s * byId('time-bars').clientWidth > 8 + 7 * part.name.length ? part.name : ''));
       byId('time-bars').append(element('h3', {}, `Compute stream, ${run.title}`),
-          element('div', {class: 'bar still-text', role: 'img', 'aria-label': words}, ...spans));
+          element('div', {class: 'bar', role: 'img', 'aria-label': words}, ...spans));
     }
     const columns = (...names) => names.flatMap(name => measured ?
         [[name + ', simulated', true], [name + ', measured', true]] : [[name, true]]);
@@ -204,12 +214,13 @@
             kinds.map(kind => [kind || 'nothing (hand-over between streams)',
               ...both(use => seconds(still(use, kind).seconds)), ...both(use => String(still(use, kind).times))])));
 
+    const isLink = stream => !['compute', 'host'].includes(data.streams[stream]);
     const streamRows = simulated.use.streams.map(entry => {
       const of = use => use.streams.find(other => other.stream === entry.stream);
       return [data.streams[entry.stream], meter(entry.busy_s, simulated.use.step_s, 'accent'),
         ...both(use => percent(of(use).busy_s, use.step_s)), ...both(use => seconds(of(use).busy_s)),
-        number(entry.ops), entry.bytes ? bytes(entry.bytes) : '-',
-        ...both(use => of(use).bytes && of(use).busy_s > 0 ? (of(use).bytes / of(use).busy_s / 1e9).toFixed(2) + ' GB/s' : '-')];
+        number(entry.ops), entry.bytes && isLink(entry.stream) ? bytes(entry.bytes) : '-',
+        ...both(use => isLink(entry.stream) && of(use).bytes && of(use).busy_s > 0 ? (of(use).bytes / of(use).busy_s / 1e9).toFixed(2) + ' GB/s' : '-')];
     });
     byId('streams').append(table('Streams', [['stream', false], ['busy part of the step', false],
       ...columns('busy', 'time'), ['operations', true], ['bytes moved', true], ...columns('rate while busy')], streamRows));
@@ -229,7 +240,7 @@
   function strip(name, summary, stacks, texts, tall) {
     const space = 'http://www.w3.org/2000/svg';
     const svg = document.createElementNS(space, 'svg');
-    const layers = stacks.length, gap = layers > 200 ? 0 : 0.08;
+    const layers = stacks.length, gap = layers > 200 ? 0 : Math.min(0.1, layers * 0.0016);
     svg.setAttribute('viewBox', `0 0 ${layers} 1`);
     svg.setAttribute('preserveAspectRatio', 'none');
     svg.setAttribute('role', 'img');
@@ -313,18 +324,21 @@
     if (data.policies.length === 0) return byId('policies').append(element('p', {}, 'The plan was given.'));
     byId('policies').append(table('Candidates' + (machine.emulated ? ' (device and links emulated)' : '') + ', times simulated',
         [['policy', false], ['variant', false], ['micro-batch', true], ['updates', false], [unified ? 'memory' : 'device', true],
-          ...(unified ? [] : [['host', true]]), ['step', true], ['recompute', true], ['exposed', true], ['tokens/s', true], ['', false]],
-        data.policies.map(row => [row.policy, row.variant, String(row.micro_batch), row.hidden_updates ? 'hidden' : 'after the backward',
+          ...(unified ? [] : [['host', true]]), ['step', true], ['recompute', true], ['exposed', true], ['tokens/s', true]],
+        data.policies.map(row => [row.policy + (row.chosen ? ' (chosen)' : ''), row.variant, String(row.micro_batch),
+          row.hidden_updates ? 'hidden' : 'after backward',
           row.device ? bytes(row.device) : '-', ...(unified ? [] : [row.host ? bytes(row.host) : '-']),
-          ...(row.fits ? [seconds(row.step_s), seconds(row.recompute_s), seconds(row.exposed_s), number(row.tokens_per_s),
-            row.chosen ? 'chosen' : ''] : ['-', '-', '-', '-', row.why_not])]),
+          ...(row.fits ? [seconds(row.step_s), seconds(row.recompute_s), seconds(row.exposed_s), number(row.tokens_per_s)] :
+            [row.why_not])]),
         i => data.policies[i].chosen ? 'chosen' : ''));
   }
 
   // ---- Timeline ----
 
-  const box = byId('timeline'), canvas = byId('canvas'), pen = canvas.getContext('2d');
-  const sizes = {axis: 22, caption: 17, lane: 26, gap: 5, title: 20, memory: 62};
+  const box = byId('timeline'), canvas = byId('canvas');
+  let pen = canvas.getContext('2d');
+  const sizes = {axis: 22, caption: 17, lane: 26, gap: 5, title: 20, memory: 62, narrow: 3, column: 2};
+  const paperWidth = 1000;
   let zoom = 1, picked = null, printing = false, scheduled = false;
 
   // Lanes from top to bottom: the streams of each run, then the memory of each tier.
@@ -364,10 +378,16 @@
   }
   height += 2;
 
-  const width = () => printing ? 1000 : box.clientWidth;
-  // Pixels of the canvas to seconds and back; the canvas shows [scrollLeft, scrollLeft + width].
-  const scale = () => (width() * zoom - 2) / whole;
-  const shift = () => printing ? 0 : box.scrollLeft;
+  // Pixels of the canvas to seconds and back; the canvas shows [scrollLeft, scrollLeft + width]. Asking the
+  // browser for sizes is slow, so look() does it once.
+  const view = {width: 0, shift: 0};
+  function look() {
+    view.width = printing ? paperWidth : box.clientWidth;
+    view.shift = printing ? 0 : box.scrollLeft;
+  }
+  const width = () => view.width;
+  const scale = () => (view.width * zoom - 2) / whole;
+  const shift = () => view.shift;
   const xOf = second => 1 + second * scale() - shift();
   const secondOf = x => (x - 1 + shift()) / scale();
 
@@ -380,8 +400,8 @@
     return low;
   }
   function palette() {
-    const style = getComputedStyle(document.documentElement);
-    return name => style.getPropertyValue('--' + name).trim();
+    const style = getComputedStyle(document.documentElement), known = {};
+    return name => known[name] || (known[name] = style.getPropertyValue('--' + name).trim());
   }
   function axis(colour) {
     const raw = width() / scale() / Math.max(2, width() / 130);
@@ -413,24 +433,41 @@
     pen.fillStyle = colour('ink');
     pen.fillText(text, 4, y + sizes.caption / 2 + 1);
   }
+  // Blocks that are too narrow to be seen share columns: the colours are stacked by their part of the column's
+  // time, and what stays empty is idle. `columns`: pixels of each colour by number of the column.
+  function mix(columns, name, x, x1) {
+    for (let column = Math.floor(x / sizes.column); column * sizes.column < x1 || column * sizes.column <= x; ++column) {
+      const inside = Math.min(x1, (column + 1) * sizes.column) - Math.max(x, column * sizes.column);
+      if (!columns.has(column)) columns.set(column, {});
+      const parts = columns.get(column);
+      parts[name] = (parts[name] || 0) + Math.max(inside, 1e-9);
+    }
+  }
   function drawStream(lane, colour) {
     const {start, end} = lane.run, top = lane.top + sizes.caption, list = lane.list, right = width();
     pen.fillStyle = colour('panel');
     pen.fillRect(0, top, width(), sizes.lane);
-    const labels = [];
+    const labels = [], columns = new Map();
     for (let k = firstEndingAfter(lane, secondOf(0)); k < list.length; ++k) {
-      const name = colours[list[k]], x = xOf(start[list[k]]);
+      const name = colours[list[k]], x = xOf(start[list[k]]), x1 = xOf(end[list[k]]);
       if (x > right) break;
-      let x1 = xOf(end[list[k]]);
-      const wide = x1 - x;
-      // Neighbours of one colour that are hardly wider than a pixel become one rectangle.
-      if (wide < 3)
-        while (k + 1 < list.length && colours[list[k + 1]] === name && xOf(start[list[k + 1]]) - x1 < 0.4 &&
-               xOf(end[list[k + 1]]) - xOf(start[list[k + 1]]) < 3)
-          x1 = xOf(end[list[++k]]);
+      if (x1 - x < sizes.narrow) {
+        mix(columns, name, x + shift(), x1 + shift());
+        continue;
+      }
       pen.fillStyle = colour(name);
-      pen.fillRect(x, top, Math.max(0.6, x1 - x - (wide >= 3 ? 0.7 : 0)), sizes.lane);
-      if (wide > 22) labels.push([k, x, x1]);
+      pen.fillRect(x, top, x1 - x - 0.7, sizes.lane);
+      if (x1 - x > 22) labels.push([k, x, x1]);
+    }
+    for (const [column, parts] of columns) {
+      let base = top + sizes.lane;
+      for (const name of mixOrder) {
+        if (!parts[name]) continue;
+        const high = Math.max(2, parts[name] / sizes.column * sizes.lane);
+        pen.fillStyle = colour(name);
+        pen.fillRect(column * sizes.column - shift(), Math.max(top, base - high), sizes.column, Math.min(high, base - top));
+        base -= high;
+      }
     }
     pen.font = '11px system-ui, sans-serif';
     pen.textBaseline = 'middle';
@@ -438,7 +475,7 @@
       const i = list[k], left = Math.max(x, 0) + 4, space = Math.min(x1, right) - left - 3;
       const short = nameOf(i).replace(/^.*\(/, '').replace(')', '');
       const text = [nameOf(i), short].find(option => pen.measureText(option).width <= space);
-      pen.fillStyle = colours[i] === 'recompute' && !darkScreen() || colours[i] === 'boundaries' ? '#1a2027' : '#ffffff';
+      pen.fillStyle = colours[i] === 'recompute' ? colour('recompute-ink') : colours[i] === 'boundaries' ? '#1a2027' : '#ffffff';
       if (text) pen.fillText(text, left, top + sizes.lane / 2 + 0.5);
     }
     caption(colour, lane.top, lane.text, lane.note);
@@ -458,7 +495,8 @@
       const next = k + 1 < points.length ? xOf(points[k + 1].time) : xOf(simulated.use.step_s);
       high = Math.max(high, points[k].bytes);
       if (next - x < 1 && k + 1 < points.length) continue;
-      if (next > 0 && x < width()) pen.fillRect(Math.max(x, 0), yOf(high), Math.min(next, width()) - Math.max(x, 0), base - yOf(high));
+      const left = Math.round(Math.max(x, 0)), edge = Math.round(Math.min(next, width()));
+      if (edge > left) pen.fillRect(left, yOf(high), edge - left, base - yOf(high));
       x = Math.max(x, next);
       high = 0;
     }
@@ -475,8 +513,7 @@
     line(tier.arena, 'ink', [2, 3]);
     if (near) line(tier.budget, 'gradients', []);
     caption(colour, lane.top, tier.name + (tier.name === 'device' ? emulated : ''),
-        `planned ${bytes(tier.arena)} (dotted)` + (tier.budget > 0 ? `, budget ${bytes(tier.budget)}` +
-        (near ? ' (line)' : '') : ''));
+        `planned ${bytes(tier.arena)}` + (tier.budget > 0 ? ` of ${bytes(tier.budget)}` : ''));
   }
   function outline(lane, i, colour, thick) {
     const x = xOf(lane.run.start[i]), x1 = Math.max(x + 2, xOf(lane.run.end[i]));
@@ -486,15 +523,13 @@
     pen.strokeRect(x - 0.5, lane.top + sizes.caption - 0.5, x1 - x, sizes.lane + 1);
     pen.lineWidth = 1;
   }
-  const darkScreen = () => !printing && matchMedia('(prefers-color-scheme: dark)').matches;
 
-  function draw() {
-    const dots = printing ? 2 : Math.max(1, window.devicePixelRatio || 1);
-    byId('timeline-width').style.width = printing ? '100%' : Math.round(width() * zoom) + 'px';
-    canvas.width = Math.round(width() * dots);
-    canvas.height = Math.round(height * dots);
-    canvas.style.width = width() + 'px';
-    canvas.style.height = height + 'px';
+  // Everything that is in view, onto `target`.
+  function paint(target, dots) {
+    look();
+    target.width = Math.round(width() * dots);
+    target.height = Math.round(height * dots);
+    pen = target.getContext('2d');
     pen.setTransform(dots, 0, 0, dots, 0, 0);
     const colour = palette();
     pen.fillStyle = colour('page');
@@ -505,15 +540,33 @@
       else if (lane.kind === 'memory') drawMemory(lane, colour);
       else caption(colour, lane.top + 1, lane.text, '');
     }
-    if (picked !== null && !printing) {
-      for (const wait of waitsOf(picked.op)) {
-        const lane = lanes.find(other => other.run === picked.lane.run && other.list && ops.stream[other.list[0]] === ops.stream[wait]);
-        if (lane) outline(lane, wait, colour('ink'), 1.5);
-      }
-      outline(picked.lane, picked.op, colour('ink'), 3);
+    if (picked === null || printing) return;
+    for (const wait of waitsOf(picked.op)) {
+      const lane = lanes.find(other => other.run === picked.lane.run && other.list && ops.stream[other.list[0]] === ops.stream[wait]);
+      if (lane) outline(lane, wait, colour('ink'), 1.5);
     }
+    outline(picked.lane, picked.op, colour('ink'), 3);
+  }
+  function draw() {
+    look();
+    byId('timeline-width').style.width = Math.round(width() * zoom) + 'px';
+    canvas.style.width = width() + 'px';
+    canvas.style.height = height + 'px';
+    paint(canvas, Math.max(1, window.devicePixelRatio || 1));
     byId('zoom-window').textContent = zoom > 1 ?
         `${seconds(Math.max(0, secondOf(0)))} to ${seconds(Math.min(whole, secondOf(width())))}` : '';
+  }
+  // Paper is light and shows the whole step: a picture made beforehand, since browsers do not agree on when a
+  // canvas may still be drawn for the printer.
+  function paper() {
+    const sheet = document.createElement('canvas'), zoomed = zoom;
+    document.documentElement.dataset.printing = '';
+    [printing, zoom] = [true, 1];
+    paint(sheet, 2);
+    [printing, zoom] = [false, zoomed];
+    delete document.documentElement.dataset.printing;
+    byId('paper').src = sheet.toDataURL();
+    byId('paper').alt = canvas.getAttribute('aria-label');
   }
   function soon() {
     if (scheduled) return;
@@ -542,6 +595,7 @@
     soon();
   }
   function pointed(event) {
+    look();
     const rect = canvas.getBoundingClientRect(), x = event.clientX - rect.left, y = event.clientY - rect.top;
     const lane = lanes.find(other => other.kind !== 'title' && y >= other.top &&
         y < other.top + sizes.caption + (other.height || sizes.lane) + sizes.gap);
@@ -563,6 +617,7 @@
   }
   // Zooms so that the second under pixel x of the canvas stays there.
   function zoomTo(wanted, x = width() / 2) {
+    look();
     const second = secondOf(x);
     zoom = Math.min(Math.max(1, wanted), Math.max(1, 4e6 / width()));
     byId('timeline-width').style.width = Math.round(width() * zoom) + 'px';
@@ -570,6 +625,7 @@
     soon();
   }
   function show(lane, i) {
+    look();
     const x = xOf(lane.run.start[i]), x1 = xOf(lane.run.end[i]);
     if (x < 0 || x1 > width()) box.scrollLeft += (x + x1) / 2 - width() / 2;
     pick(lane, i);
@@ -598,7 +654,8 @@
   function timeline() {
     const words = simulated.use.streams.map(use => `${data.streams[use.stream]} busy ${percent(use.busy_s, simulated.use.step_s)}`);
     canvas.setAttribute('aria-label', `Timeline of ${seconds(whole)}: ${words.join(', ')}. The tables below say the same in figures.`);
-    byId('timeline-hint').textContent = `Each row is a stream, each block an operation; memory below. ` +
+    byId('timeline-hint').textContent = `Each row is a stream, each block an operation; blocks too narrow to see ` +
+        `share a column, stacked by their time. Below, the bytes in use: dotted what is planned, red the budget. ` +
         `Point at a block or tap it to see what it is and what it waits for. Keys: + and - zoom, 0 shows all, arrows walk.`;
     const used = Object.entries(colourTitles).filter(([name]) => colours.includes(name));
     legend(byId('kinds'), used);
@@ -619,10 +676,7 @@
     byId('zoom-fit').addEventListener('click', () => zoomTo(1));
     window.addEventListener('resize', () => zoomTo(zoom));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', soon);
-    // Paper is light and shows the whole step.
-    let before = 1;
-    window.addEventListener('beforeprint', () => { before = zoom; zoom = 1; printing = true; draw(); });
-    window.addEventListener('afterprint', () => { printing = false; zoomTo(before); });
+    setTimeout(paper, 0);
   }
 
   try {

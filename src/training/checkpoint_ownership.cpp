@@ -130,12 +130,27 @@ bool process_gone(std::int64_t process) {
 }
 
 bool is_own_file_name(std::string_view name) {
-  static constexpr std::array<std::string_view, 18> kNames{
-      "run.yaml",          "plan.json",       "trainer_log.jsonl",       "trainer_state.json",
-      "config.json",       "tokenizer.json",  "tokenizer_config.json",   "generation_config.json",
-      "vocab.json",        "merges.txt",      "special_tokens_map.json", "added_tokens.json",
-      "tokenizer.model",   "vocab.txt",       "chat_template.jinja",     "chat_template.json",
-      "model.safetensors", kSafetensorsIndex,
+  static constexpr std::array<std::string_view, 20> kNames{
+      "run.yaml",
+      "plan.json",
+      "trainer_log.jsonl",
+      "trainer_state.json",
+      "config.json",
+      "tokenizer.json",
+      "tokenizer_config.json",
+      "generation_config.json",
+      "vocab.json",
+      "merges.txt",
+      "special_tokens_map.json",
+      "added_tokens.json",
+      "tokenizer.model",
+      "vocab.txt",
+      "chat_template.jinja",
+      "chat_template.json",
+      "model.safetensors",
+      kSafetensorsIndex,
+      "plan.html",
+      "trace.json",
   };
   return std::ranges::find(kNames, name) != kNames.end() || is_shard(name);
 }

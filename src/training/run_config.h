@@ -46,6 +46,7 @@ struct RunConfig {
   bool save_only_model = false;
   std::optional<std::string> resume_from_checkpoint;  // "auto" or a path; not set: a new run
   std::string report_to = "none";
+  std::optional<std::int64_t> trace_step;  // its times are drawn; not set: of no step
 
   // training
   std::int64_t per_device_train_batch_size = 8;  // slots

@@ -124,6 +124,12 @@ std::vector<ConfigField> make_fields() {
        .help = "outside trackers",
        .choices = {"none"},
        .otherwise = "no outside tracker is supported, the figures are in trainer_log.jsonl; use none"},
+      {.name = "trace_step",
+       .group = "output",
+       .member = &C::trace_step,
+       .help = "write plan.html and trace.json with the measured times of this step; null: of none",
+       .lowest = 1,
+       .highest = kMany},
 
       {.name = "per_device_train_batch_size",
        .group = "training",

@@ -183,11 +183,13 @@ class Trainer {
     check(batch.supervised > 0, "every step has something to learn");
     const double lr = learning_rate(schedule_, state_.step, total_steps_, warmup_, config_.learning_rate);
     change_links();
+    const bool traced = run_.traced && state_.step + 1 == config_.trace_step;
     const StepOutcome outcome =
         session_.executor().train(*program_, step_tokens(batch), adamw_step(config_, lr, state_.updates + 1),
-                                  run_.replan || step_seconds_.size() < kTimedSteps);
+                                  run_.replan || traced || step_seconds_.size() < kTimedSteps);
     if (!outcome.timings.empty()) compute_parts_.push_back(compute_time(outcome) / outcome.seconds);
     ++state_.step;
+    if (traced) run_.traced(state_.step, outcome.timings);
     state_.tokens += batch.real_tokens;
     session_samples_ += batch.documents;
     state_.cursor = stream_.cursor();

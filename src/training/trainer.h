@@ -9,11 +9,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/model_folder.h"
 #include "plan/machine.h"
 #include "program/program.h"
 #include "runtime/session.h"
+#include "runtime/step.h"
 #include "training/checkpoint.h"
 #include "training/run_config.h"
 #include "training/run_data.h"
@@ -46,6 +48,8 @@ struct TrainingRun {
   // Looks at every step, with the times of all its operations; the plan that it returns runs from then on,
   // and may use `machine`'s budgets. Empty: the plan stays.
   std::function<Replanned(const StepOutcome&)> replan = {};
+  // Called after step config.trace_step, with its number and when each op ran.
+  std::function<void(std::int64_t, const std::vector<OpTiming>&)> traced = {};
 };
 
 struct TrainingResult {

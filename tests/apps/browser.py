@@ -120,7 +120,7 @@ class Browser:
                     found.append(f"console: {what['entry']['text']}")
                 case "Runtime.consoleAPICalled" if what["type"] in ("error", "warning", "assert"):
                     found.append(f"console: {what['args']}")
-                case "Network.requestWillBeSent" if what["request"]["url"].split("#")[0] != own:
+                case "Network.requestWillBeSent" if not what["request"]["url"].startswith((own, "data:")):
                     found.append(f"asked for {what['request']['url'][:80]}")
         return found
 
