@@ -21,18 +21,17 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
   if (!plan.boundaries.front().materialised || !plan.boundaries.back().materialised)
     refuse("the first and the last boundary must be materialised");
   const std::int64_t micro_batches = batch.micro_batches();
+  const auto check_shares = [&](const char* what, std::int64_t device, std::int64_t disk) {
+    if (device < 0 || device > micro_batches)
+      refuse(fmt::format("a {} has {} of {} micro-batches on the device", what, device, micro_batches));
+    if (disk < 0 || disk > micro_batches - device)
+      refuse(fmt::format("a {} has {} of {} micro-batches on the device and {} on disk", what, device,
+                         micro_batches, disk));
+  };
   for (const BoundaryPlan& boundary : plan.boundaries)
-    if (boundary.device_micro_batches < 0 || boundary.device_micro_batches > micro_batches)
-      refuse(fmt::format("a boundary has {} of {} micro-batches on the device", boundary.device_micro_batches,
-                         micro_batches));
-  for (const BoundaryPlan& boundary : plan.boundaries)
-    if (boundary.disk_micro_batches != 0) refuse("boundaries on disk are not something this version can run");
-  for (const LayerPlan& layer : plan.layers) {
-    if (layer.stash_disk_micro_batches != 0) refuse("stashes on disk are not something this version can run");
-    if (layer.stash_device_micro_batches < 0 || layer.stash_device_micro_batches > micro_batches)
-      refuse(fmt::format("a stash has {} of {} micro-batches on the device", layer.stash_device_micro_batches,
-                         micro_batches));
-  }
+    check_shares("boundary", boundary.device_micro_batches, boundary.disk_micro_batches);
+  for (const LayerPlan& layer : plan.layers)
+    check_shares("stash", layer.stash_device_micro_batches, layer.stash_disk_micro_batches);
   if (plan.weight_slots < 1 || plan.weight_slots > 1024)
     refuse(fmt::format("{} weight slots", plan.weight_slots));
   if (plan.gradient_slots < 1 || plan.gradient_slots > 1024)
@@ -41,6 +40,8 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     refuse(fmt::format("offload_lag {}", plan.offload_lag));
   if (plan.fetch_lead < 0 || plan.fetch_lead > (1 << 20))
     refuse(fmt::format("fetch_lead {}", plan.fetch_lead));
+  if (plan.activation_stage_slots < 1 || plan.activation_stage_slots > 1024)
+    refuse(fmt::format("{} stage slots of activations", plan.activation_stage_slots));
   if (!plan.groups.empty() && plan.groups.size() != layers + 2)
     refuse(
         fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
@@ -114,6 +115,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"weight_slots", plan.weight_slots},
           {"fetch_lead", plan.fetch_lead},
           {"offload_lag", plan.offload_lag},
+          {"activation_stage_slots", plan.activation_stage_slots},
           {"gradient_slots", plan.gradient_slots},
           {"boundary_gradient_on_host", plan.boundary_gradient_on_host},
           {"tail_skip", plan.tail_skip},
@@ -161,6 +163,7 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
   plan.weight_slots = fields.integer("weight_slots", 1, 1024);
   plan.fetch_lead = fields.integer("fetch_lead", 0, 1 << 20);
   plan.offload_lag = fields.integer("offload_lag", 0, 1 << 20);
+  plan.activation_stage_slots = fields.integer("activation_stage_slots", 1, 1024);
   plan.gradient_slots = fields.integer("gradient_slots", 1, 1024);
   plan.boundary_gradient_on_host = fields.boolean("boundary_gradient_on_host");
   plan.tail_skip = fields.boolean("tail_skip");

@@ -37,7 +37,7 @@ struct BatchGeometry {
 struct BoundaryPlan {
   bool materialised = true;  // kept from the forward to the backward
   std::int64_t device_micro_batches =
-      0;  // of these many micro-batches, the first ones, the home is the device
+      0;                                // of these many micro-batches, the first ones, the home is the device
   std::int64_t disk_micro_batches = 0;  // of these many, the last ones, the disk; of the rest the host
 };
 
@@ -77,6 +77,10 @@ struct Plan {
   // Bytes that leave the device stay reserved until this many further compute ops have been issued, so that
   // compute need not wait for the link at once.
   std::int64_t offload_lag = 2;
+  // Boundaries and stashes on disk: host buffers that they pass through on the way there, and as many on the
+  // way back. A read from disk may start as soon as one is free; on unified machines, where the disk fills
+  // the layers' own buffers, this many are read ahead.
+  std::int64_t activation_stage_slots = 2;
   // fp32 gradient accumulators that layers rotate through; one is free again when its gradient has left.
   std::int64_t gradient_slots = 2;
   bool boundary_gradient_on_host = false;  // the gradient of a boundary leaves the device between layers

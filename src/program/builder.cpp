@@ -25,8 +25,8 @@ BufferId ProgramBuilder::persistent(const std::string& name, Tier tier, Bytes si
   return static_cast<BufferId>(program_.buffers.size()) - 1;
 }
 
-BufferId ProgramBuilder::transient(const std::string& name, Tier tier, Bytes size) {
-  program_.buffers.push_back({.name = name, .tier = tier, .size = size});
+BufferId ProgramBuilder::transient(const std::string& name, Tier tier, Bytes size, std::int64_t alignment) {
+  program_.buffers.push_back({.name = name, .tier = tier, .size = size, .alignment = alignment});
   return static_cast<BufferId>(program_.buffers.size()) - 1;
 }
 
@@ -82,6 +82,10 @@ Program ProgramBuilder::finish(LoweringDepth depth) {
     const auto bounded =
         std::min<std::size_t>(static_cast<std::size_t>(std::max(compute, 0)), index_of_compute.size() - 1);
     buffer.last = std::max(buffer.last, index_of_compute[bounded]);
+  }
+  for (const auto& [id, other] : successors_) {
+    Buffer& buffer = program_.buffers[static_cast<std::size_t>(id)];
+    buffer.last = std::max(buffer.last, program_.at(other).first - 1);
   }
   if (depth == LoweringDepth::estimate)
     estimate_bytes(program_);

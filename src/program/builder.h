@@ -23,9 +23,12 @@ class ProgramBuilder {
 
   BufferId persistent(const std::string& name, Tier tier, Bytes size, bool initialised,
                       std::int64_t alignment = kBufferAlignment);
-  BufferId transient(const std::string& name, Tier tier, Bytes size);
+  BufferId transient(const std::string& name, Tier tier, Bytes size,
+                     std::int64_t alignment = kBufferAlignment);
   // The buffer's bytes stay reserved until the compute op `compute` (at least) has been issued.
   void hold_until(BufferId buffer, int compute);
+  // The same, until the first op that touches `other`.
+  void hold_until_use_of(BufferId buffer, BufferId other) { successors_.emplace_back(buffer, other); }
 
   // Appends a compute op; returns its number among compute ops.
   int compute(Op op);
@@ -47,6 +50,7 @@ class ProgramBuilder {
   std::vector<Op> compute_;
   std::map<int, std::vector<Placed>> before_, after_;
   std::vector<std::pair<BufferId, int>> holds_;
+  std::vector<std::pair<BufferId, BufferId>> successors_;
 };
 
 // Gives every transient buffer an offset: two buffers whose intervals [first, last] meet never share a byte.

@@ -88,15 +88,16 @@ class SolidHeights {
 // What is placed already, by offset; `reach` is the highest end so far in that order.
 class PlacedBuffers {
  public:
-  // The lowest offset from `offset` on where `size` bytes are free at the ops [first, last].
-  [[nodiscard]] std::int64_t lowest_free(std::int64_t offset, std::int64_t size, OpIndex first,
-                                         OpIndex last) const {
+  // The lowest aligned offset from `offset` on where `size` bytes are free at the ops [first, last].
+  [[nodiscard]] std::int64_t lowest_free(std::int64_t offset, std::int64_t size, std::int64_t alignment,
+                                         OpIndex first, OpIndex last) const {
     // Those before end below it.
     const auto start = std::upper_bound(reach_.begin(), reach_.end(), offset) - reach_.begin();
+    offset = align_up(Bytes{offset}, alignment).value;
     for (auto other = placed_.begin() + start; other != placed_.end(); ++other) {
       if (other->last < first || other->first > last || other->end <= offset) continue;
       if (other->offset >= offset + size) break;
-      offset = other->end;
+      offset = align_up(Bytes{other->end}, alignment).value;
     }
     return offset;
   }
@@ -132,20 +133,23 @@ Bytes lay_out_tier(Program& program, Tier tier) {
       buffer.size = Bytes{0};
     }
   }
+  const Bytes end_of_persistent = floor;
+  // One start for all of them: gaps below would make every search begin there.
+  for (const BufferId id : transient) floor = align_up(floor, program.at(id).alignment);
   std::stable_sort(transient.begin(), transient.end(), [&](BufferId a, BufferId b) {
     const Buffer &x = program.at(a), &y = program.at(b);
     if (x.size != y.size) return x.size > y.size;
     return x.first < y.first;
   });
 
-  Bytes top = floor;
+  Bytes top = end_of_persistent;
   PlacedBuffers placed;
   SolidHeights solid(program.ops.size(), floor.value);
   for (const BufferId id : transient) {
     Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
     const std::int64_t size = align_up(buffer.size, kBufferAlignment).value;
     const std::int64_t start = size > 0 ? solid.highest(buffer.first, buffer.last) : floor.value;
-    const std::int64_t offset = placed.lowest_free(start, size, buffer.first, buffer.last);
+    const std::int64_t offset = placed.lowest_free(start, size, buffer.alignment, buffer.first, buffer.last);
     buffer.offset = Bytes{offset};
     placed.add({offset, offset + size, buffer.first, buffer.last});
     solid.take(buffer.first, buffer.last, offset, offset + size);

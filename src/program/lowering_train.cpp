@@ -1,10 +1,11 @@
 // The training step: forward layer by layer over all micro-batches, head, then backward block by block. Each
-// object crosses a link where the plan says that its home is the host.
+// object crosses a link where the plan says that its home is the host or the disk.
 
 #include <algorithm>
 #include <vector>
 
 #include "core/error.h"
+#include "program/lowering_activations.h"
 #include "program/lowering_common.h"
 
 namespace lazytrain {
@@ -29,7 +30,8 @@ class TrainLowering {
                                std::max({workspace.forward, workspace.recompute, workspace.backward}))),
         gradient_rows_(builder_.transient(builder_.unified() ? "dev.rows" : "host.rows", builder_.host_tier(),
                                           gradient_rows_bytes(context, plan.batch))),
-        weights_(builder_, context, host_weights_, plan.weight_slots) {
+        weights_(builder_, context, host_weights_, plan.weight_slots),
+        disk_(builder_, plan.activation_stage_slots) {
     const Bytes largest{largest_layer(context) * 4};
     const std::int64_t slots =
         builder_.unified() ? 1 : std::min(plan.gradient_slots, context.architecture.layers);
@@ -66,6 +68,7 @@ class TrainLowering {
     add_load_batch(builder_, common_, plan_.batch.slots * plan_.batch.slot_tokens);
 
     for (std::int32_t l = 0; l < layers_; ++l) forward(l, false);
+    disk_.begin_reading();
     head_step();
     const std::vector<Block> blocks = blocks_of(plan_);
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
@@ -81,11 +84,26 @@ class TrainLowering {
   [[nodiscard]] Bytes boundary_size(std::int32_t m) const {
     return boundary_bytes(context_, plan_.batch.rows_of(m));
   }
+  // On unified machines everything that is not on disk is on the device.
   [[nodiscard]] bool boundary_on_device(std::int32_t b, std::int32_t m) const {
-    return builder_.unified() || m < plan_.boundaries[at(b)].device_micro_batches;
+    const BoundaryPlan& plan = plan_.boundaries[at(b)];
+    return m < (builder_.unified() ? micro_batches_ - plan.disk_micro_batches : plan.device_micro_batches);
   }
   [[nodiscard]] bool stash_on_device(std::int32_t l, std::int32_t m) const {
-    return builder_.unified() || m < plan_.layers[at(l)].stash_device_micro_batches;
+    const LayerPlan& plan = plan_.layers[at(l)];
+    return m < (builder_.unified() ? micro_batches_ - plan.stash_disk_micro_batches
+                                   : plan.stash_device_micro_batches);
+  }
+  // Boundary 0 is gathered again instead: it costs less than the way to the disk. The last one never leaves.
+  [[nodiscard]] bool boundary_on_disk(std::int32_t b, std::int32_t m) const {
+    return b > 0 && b < layers_ && plan_.boundaries[at(b)].materialised &&
+           m >= micro_batches_ - plan_.boundaries[at(b)].disk_micro_batches;
+  }
+  [[nodiscard]] bool gathered_again(std::int32_t m) const {
+    return m >= micro_batches_ - plan_.boundaries.front().disk_micro_batches;
+  }
+  [[nodiscard]] bool stash_on_disk(std::int32_t l, std::int32_t m) const {
+    return m >= micro_batches_ - plan_.layers[at(l)].stash_disk_micro_batches;
   }
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
   void update_at_start(std::size_t group) {
@@ -119,11 +137,17 @@ class TrainLowering {
       boundary_[0][at(m)] = target;
     else
       host_boundary_[0][at(m)] = {target, -1};
+    Op op = gather_op(m);
+    op.operands.push_back({OperandRole::output, target, Access::write});
+    builder_.before(0, std::move(op));
+  }
+
+  // Without its output.
+  [[nodiscard]] Op gather_op(std::int32_t m) const {
     Op op{.kind = OpKind::gather_embedding, .stream = StreamId::host, .micro_batch = m};
     op.operands = {{OperandRole::embedding, state_.weights[0], Access::read},
-                   {OperandRole::batch, common_.host_batch, Access::read},
-                   {OperandRole::output, target, Access::write}};
-    builder_.before(0, std::move(op));
+                   {OperandRole::batch, common_.host_batch, Access::read}};
+    return op;
   }
 
   void copy(OpKind kind, StreamId stream, std::int32_t layer, std::int32_t m, BufferId from, BufferId to,
@@ -140,19 +164,30 @@ class TrainLowering {
   BufferId boundary(std::int32_t b, std::int32_t m) {
     BufferId& buffer = boundary_[at(b)][at(m)];
     if (buffer < 0) {
-      buffer = builder_.transient(name_of("dev.b", b, m), Tier::device, boundary_size(m));
-      copy(OpKind::fetch_boundary, StreamId::h2d, b, m, host_boundary_[at(b)][at(m)].buffer, buffer,
-           boundary_size(m), fetch_at(host_boundary_[at(b)][at(m)].left_after), true);
+      const HostCopy& home = host_boundary_[at(b)][at(m)];
+      const int when = fetch_at(home.left_after);
+      buffer = disk_.on_device(name_of("dev.b", b, m), boundary_size(m), boundary_on_disk(b, m));
+      if (boundary_on_disk(b, m))
+        disk_.read(boundary_activation(b, m, boundary_size(m)), home.buffer, buffer, home.left_after, when);
+      else if (home.buffer < 0)  // boundary 0, for the second time
+        disk_.make(boundary_activation(b, m, boundary_size(m)), gather_op(m), buffer, when);
+      else
+        copy(OpKind::fetch_boundary, StreamId::h2d, b, m, home.buffer, buffer, boundary_size(m), when, true);
     }
     return buffer;
   }
 
   void offload_boundary(std::int32_t b, std::int32_t m, int compute) {
-    const BufferId home = builder_.transient(name_of("host.b", b, m), Tier::host, boundary_size(m));
+    const BufferId source = boundary_[at(b)][at(m)];
+    BufferId home = -1;
+    if (boundary_on_disk(b, m)) {
+      home = disk_.write(boundary_activation(b, m, boundary_size(m)), source, compute);
+    } else {
+      home = builder_.transient(name_of("host.b", b, m), Tier::host, boundary_size(m));
+      copy(OpKind::offload_boundary, StreamId::d2h, b, m, source, home, boundary_size(m), compute, false);
+    }
     host_boundary_[at(b)][at(m)] = {home, compute};
-    copy(OpKind::offload_boundary, StreamId::d2h, b, m, boundary_[at(b)][at(m)], home, boundary_size(m),
-         compute, false);
-    builder_.hold_until(boundary_[at(b)][at(m)], compute + static_cast<int>(plan_.offload_lag));
+    builder_.hold_until(source, compute + static_cast<int>(plan_.offload_lag));
   }
 
   // Forward of layer l over all micro-batches; `again` = the no-grad sweep over a block in the backward.
@@ -165,8 +200,8 @@ class TrainLowering {
     const bool stashing = !again && plan_.layers[at(l)].stash != StashLevel::none;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       const BufferId input = boundary(l, m);
-      const BufferId output =
-          builder_.transient(name_of(again ? "dev.r" : "dev.b", l + 1, m), Tier::device, boundary_size(m));
+      const BufferId output = disk_.on_device(name_of(again ? "dev.r" : "dev.b", l + 1, m), boundary_size(m),
+                                              !again && boundary_on_disk(l + 1, m));
       // What the sweep computes of a materialised boundary is thrown away: it exists already.
       const bool keep_output = !again || !plan_.boundaries[at(l + 1)].materialised;
       Op op{.kind = OpKind::forward, .stream = StreamId::compute, .layer = l, .micro_batch = m};
@@ -182,7 +217,7 @@ class TrainLowering {
                       plan_.batch.rows_of(m), context_.type_bytes);
       if (stashing) {
         op.stash = plan_.layers[at(l)].stash;
-        stash_[at(l)][at(m)] = builder_.transient(name_of("dev.stash", l, m), Tier::device, stash_size);
+        stash_[at(l)][at(m)] = disk_.on_device(name_of("dev.stash", l, m), stash_size, stash_on_disk(l, m));
         op.operands.push_back({OperandRole::stash, stash_[at(l)][at(m)], Access::write});
       }
       const int compute = builder_.compute(std::move(op));
@@ -190,18 +225,28 @@ class TrainLowering {
       if (keep_output) boundary_[at(l + 1)][at(m)] = output;
       if (again) continue;
       if (stashing && !stash_on_device(l, m)) {
-        const BufferId home = builder_.transient(name_of("host.stash", l, m), Tier::host, stash_size);
-        host_stash_[at(l)][at(m)] = {home, compute};
-        copy(OpKind::offload_stash, StreamId::d2h, l, m, stash_[at(l)][at(m)], home, stash_size, compute,
-             false);
-        builder_.hold_until(stash_[at(l)][at(m)], compute + static_cast<int>(plan_.offload_lag));
-        stash_[at(l)][at(m)] = -1;
+        offload_stash(l, m, stash_size, compute);
       }
       if (l + 1 < layers_ && plan_.boundaries[at(l + 1)].materialised && !boundary_on_device(l + 1, m))
         offload_boundary(l + 1, m, compute);
       // Boundary l leaves the device after its use, unless it stays for the backward.
       if (!plan_.boundaries[at(l)].materialised || !boundary_on_device(l, m)) boundary_[at(l)][at(m)] = -1;
+      if (l == 0 && gathered_again(m)) host_boundary_[0][at(m)].buffer = -1;
     }
+  }
+
+  void offload_stash(std::int32_t l, std::int32_t m, Bytes size, int compute) {
+    BufferId& source = stash_[at(l)][at(m)];
+    BufferId home = -1;
+    if (stash_on_disk(l, m)) {
+      home = disk_.write(stash_activation(l, m, size), source, compute);
+    } else {
+      home = builder_.transient(name_of("host.stash", l, m), Tier::host, size);
+      copy(OpKind::offload_stash, StreamId::d2h, l, m, source, home, size, compute, false);
+    }
+    host_stash_[at(l)][at(m)] = {home, compute};
+    builder_.hold_until(source, compute + static_cast<int>(plan_.offload_lag));
+    source = -1;
   }
 
   void head_step() {
@@ -301,9 +346,13 @@ class TrainLowering {
       BufferId& stash = stash_[at(l)][at(m)];
       if (level != StashLevel::none && stash < 0) {
         const Bytes size = stash_bytes(architecture, kind, level, rows, context_.type_bytes);
-        stash = builder_.transient(name_of("dev.stash'", l, m), Tier::device, size);
-        copy(OpKind::fetch_stash, StreamId::h2d, l, m, host_stash_[at(l)][at(m)].buffer, stash, size,
-             fetch_at(host_stash_[at(l)][at(m)].left_after), true);
+        const HostCopy& home = host_stash_[at(l)][at(m)];
+        const int when = fetch_at(home.left_after);
+        stash = disk_.on_device(name_of("dev.stash'", l, m), size, stash_on_disk(l, m));
+        if (stash_on_disk(l, m))
+          disk_.read(stash_activation(l, m, size), home.buffer, stash, home.left_after, when);
+        else
+          copy(OpKind::fetch_stash, StreamId::h2d, l, m, home.buffer, stash, size, when, true);
       }
       if (gradient_[at(m)] < 0) {
         gradient_[at(m)] = builder_.transient(name_of("dev.db", l + 1, m), Tier::device, boundary_size(m));
@@ -414,9 +463,11 @@ class TrainLowering {
   BufferId forward_workspace_, head_workspace_, backward_workspace_;  // scratch of each phase
   BufferId gradient_rows_;
   WeightSlots weights_;
+  DiskActivations disk_;
   std::vector<BufferId> accumulators_;
   std::int32_t next_accumulator_ = 0;
-  // A copy on the host and the compute op after which it left the device (-1: it was made on the host).
+  // A copy on the host or on disk, and the compute op after which it left the device (-1: it was made on the
+  // host).
   struct HostCopy {
     BufferId buffer = -1;
     int left_after = -1;

@@ -52,6 +52,10 @@ const char* to_string(OpKind kind) {
                                      "WriteWeights",
                                      "ReadGradient",
                                      "WriteGradient",
+                                     "WriteBoundary",
+                                     "ReadBoundary",
+                                     "WriteStash",
+                                     "ReadStash",
                                      "DecodeLayer"};
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -158,6 +162,8 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"dev.states", "resident optimizer states"},
                                                             {"dev.grad", "resident gradients"},
                                                             {"host.window", "windows on resident layers"},
+                                                            {"host.out", "activations to and from disk"},
+                                                            {"host.in", "activations to and from disk"},
                                                             {"host.stage_grad", "gradients"},
                                                             {"host.stage", "pieces of optimizer states"},
                                                             {"host.slot", "gradients"},
@@ -165,6 +171,8 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"disk.w", "weights"},
                                                             {"disk.states", "optimizer states"},
                                                             {"disk.grad", "gradients"},
+                                                            {"disk.stash", "stashes"},
+                                                            {"disk.b", "boundaries"},
                                                             {"host.grad", "gradients"},
                                                             {"host.w", "weights"},
                                                             {"dev.b", "boundaries"},

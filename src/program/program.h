@@ -66,6 +66,10 @@ enum class OpKind : std::uint8_t {
   write_weights,               // disk_write: the same, updated
   read_gradient,               // disk_read: the part of a group's gradient that a piece needs
   write_gradient,              // disk_write: a layer's gradient after it left the device
+  write_boundary,              // disk_write: boundary b of micro-batch m, whose home is the disk
+  read_boundary,               // disk_read: the same, for the backward
+  write_stash,                 // disk_write: the stash of layer l and micro-batch m
+  read_stash,                  // disk_read
   decode_layer                 // one token per sequence through layer l, against the key-value cache
 };
 [[nodiscard]] const char* to_string(OpKind kind);
@@ -111,7 +115,7 @@ struct Buffer {
   bool initialised = false;
   OpIndex first = -1, last = -1;              // ops between which the bytes are reserved (transient buffers)
   Bytes offset{-1};                           // in the tier's arena (disk: in the scratch file)
-  std::int64_t alignment = kBufferAlignment;  // of the offset; persistent buffers alone may ask for more
+  std::int64_t alignment = kBufferAlignment;  // of the offset; more where the disk reads or writes it
 };
 
 struct Operand {

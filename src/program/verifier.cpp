@@ -159,6 +159,10 @@ class Verifier {
       case OpKind::write_weights:
       case OpKind::write_gradient:
       case OpKind::read_gradient:
+      case OpKind::write_boundary:
+      case OpKind::read_boundary:
+      case OpKind::write_stash:
+      case OpKind::read_stash:
         needs(OperandRole::input, it.from + it.bytes);
         needs(OperandRole::output, it.bytes);
         disk_alignment(i);
@@ -357,7 +361,7 @@ class Verifier {
       const auto expect_layer = [&](OperandRole role) {
         const BufferId id = it.buffer(role);
         const auto found = held.find(id);
-        if (found == held.end() || found->second.layer != it.layer + 1)
+        if (found == held.end() || found->second.layer != it.layer + 1 || found->second.piece != -1)
           report(Violation::Kind::stale_read,
                  fmt::format("{} finds another layer in {}", name(i), program_.at(id).name));
       };

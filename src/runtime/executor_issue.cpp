@@ -101,6 +101,8 @@ struct Issue {
       case OpKind::fetch_stash:
       case OpKind::offload_loss:
         self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), op.bytes);
+        if (op.kind == OpKind::offload_boundary || op.kind == OpKind::offload_stash)
+          zero_padding(OperandRole::output, op.bytes);
         return;
       case OpKind::forward:
         forward();
@@ -137,6 +139,10 @@ struct Issue {
       case OpKind::read_weights:
       case OpKind::write_weights:
       case OpKind::write_gradient:
+      case OpKind::write_boundary:
+      case OpKind::read_boundary:
+      case OpKind::write_stash:
+      case OpKind::read_stash:
         disk();
         return;
       case OpKind::zero_embedding_gradient:
@@ -161,6 +167,15 @@ struct Issue {
                  .sequence = array(kCacheSequence),
                  .entry = array(kCacheEntry)};
     self.layer_.forward(layer_call(), op.stash, at(OperandRole::stash), at(OperandRole::output), prefill);
+    const Architecture& architecture = self.context_.architecture;
+    zero_padding(OperandRole::output, Bytes{rows() * architecture.hidden * size_of(type())});
+    if (op.buffer(OperandRole::stash) >= 0)
+      zero_padding(OperandRole::stash, stash_bytes(architecture, op.stash, rows(), size_of(type())));
+  }
+
+  // What goes to disk goes in whole blocks; what lies behind the `used` bytes is defined, too.
+  void zero_padding(OperandRole role, Bytes used) const {
+    if (size(role) > used) self.device_.zero(stream, at(role) + used.value, size(role) - used);
   }
 
   void decode_layer() const {
@@ -337,15 +352,15 @@ struct Issue {
     if (op.stream == StreamId::disk_read) {
       const Bytes offset = program.at(input).offset + op.from;
       const std::span out{at(OperandRole::output), bytes};
-      // Where nothing is updated, only the layers' weights are wanted.
-      if (op.kind != OpKind::read_weights && (!running.update.has_value() || self.options_.skip_updates))
-        return;
+      // Where nothing is updated, nobody wants the optimizer's part.
+      const bool of_update = op.kind == OpKind::read_states || op.kind == OpKind::read_gradient;
+      if (of_update && (!running.update.has_value() || self.options_.skip_updates)) return;
       self.device_.call(stream, [=] { executor->read_disk(offset, out); });
       return;
     }
     const Bytes offset = program.at(output).offset;
     const std::span<const std::byte> from{at(OperandRole::input), bytes};
-    const bool update = op.kind != OpKind::write_gradient;
+    const bool update = op.kind == OpKind::write_states || op.kind == OpKind::write_weights;
     self.device_.call(stream, [=] { executor->write_disk(offset, from, *run, update); });
   }
 

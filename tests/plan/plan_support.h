@@ -56,20 +56,28 @@ inline Plan random_plan(Random& random, const Architecture& architecture, const 
     return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most) + 1));
   };
   const auto coin = [&] { return random.below(2) == 1; };
+  // Half of the plans have nothing on disk.
+  const bool disk = coin();
+  const auto disk_share = [&](std::int64_t device) {
+    return disk ? up_to(batch.micro_batches() - device) : 0;
+  };
   for (std::size_t b = 0; b < plan.boundaries.size(); ++b) {
     const bool end = b == 0 || b + 1 == plan.boundaries.size();
     plan.boundaries[b] = {.materialised = end || random.below(3) > 0,
                           .device_micro_batches = up_to(batch.micro_batches())};
+    plan.boundaries[b].disk_micro_batches = disk_share(plan.boundaries[b].device_micro_batches);
   }
   for (const Block& block : blocks_of(plan)) {
     LayerPlan& layer = plan.layers[static_cast<std::size_t>(block.begin)];
     layer.stash_device_micro_batches = up_to(batch.micro_batches());
+    layer.stash_disk_micro_batches = disk_share(layer.stash_device_micro_batches);
     if (block.end - block.begin == 1) layer.stash = kStashLevels[random.below(4)];
   }
   plan.weight_slots = 1 + up_to(3);
   plan.gradient_slots = 1 + up_to(2);
   plan.fetch_lead = random.below(8) == 0 ? 1000 : up_to(8);
   plan.offload_lag = random.below(8) == 0 ? 1000 : up_to(8);
+  plan.activation_stage_slots = 1 + up_to(2);
   plan.boundary_gradient_on_host = coin();
   plan.tail_skip = coin();
   plan.sweep_last_layer = coin();

@@ -85,6 +85,13 @@ TEST(Plan, RefusesWhatNoStepCanBe) {
             "p.json: a boundary has 4 of 3 micro-batches on the device" + remedy);
   EXPECT_EQ(refusal([](Plan& p) { p.layers[1].stash_device_micro_batches = -1; }),
             "p.json: a stash has -1 of 3 micro-batches on the device" + remedy);
+  EXPECT_EQ(refusal([](Plan& p) { p.boundaries[1].disk_micro_batches = 1; }),
+            "p.json: a boundary has 3 of 3 micro-batches on the device and 1 on disk" + remedy);
+  EXPECT_EQ(refusal([](Plan& p) { p.layers[1].stash_disk_micro_batches = -1; }),
+            "p.json: a stash has 0 of 3 micro-batches on the device and -1 on disk" + remedy);
+  EXPECT_EQ(refusal([](Plan& p) { p.layers[1].stash_disk_micro_batches = 3; }), "");
+  EXPECT_EQ(refusal([](Plan& p) { p.activation_stage_slots = 0; }),
+            "p.json: 0 stage slots of activations" + remedy);
   EXPECT_EQ(refusal([](Plan& p) { p.weight_slots = 0; }), "p.json: 0 weight slots" + remedy);
   EXPECT_EQ(refusal([](Plan& p) { p.gradient_slots = 2000; }), "p.json: 2000 gradient slots" + remedy);
   EXPECT_EQ(refusal([](Plan& p) { p.offload_lag = -1; }), "p.json: offload_lag -1" + remedy);

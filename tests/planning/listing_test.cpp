@@ -66,6 +66,27 @@ TEST(Listing, OffloadAll) {
   expect_listing("offload-all", inputs, plan);
 }
 
+// Boundary 1 and the stashes are on disk, boundary 0 is gathered again.
+TEST(Listing, OnDisk) {
+  PlanningInputs inputs = small_inputs(2, kBatch);
+  inputs.machine.disk_capacity = {1 << 20};
+  Plan plan = offload_all_plan(inputs, kBatch, StashLevel::attention);
+  for (BoundaryPlan& boundary : plan.boundaries) boundary.disk_micro_batches = 2;
+  for (LayerPlan& layer : plan.layers) layer.stash_disk_micro_batches = 1;
+  expect_listing("on-disk", inputs, plan);
+}
+
+TEST(Listing, OnDiskUnified) {
+  PlanningInputs inputs = small_inputs(2, kBatch, TierModel::unified);
+  inputs.machine.disk_capacity = {1 << 20};
+  Plan plan = keep_all_plan(inputs, kBatch);
+  for (BoundaryPlan& boundary : plan.boundaries)
+    boundary = {.device_micro_batches = 1, .disk_micro_batches = 1};
+  for (LayerPlan& layer : plan.layers)
+    layer = {.stash = StashLevel::all, .stash_device_micro_batches = 1, .stash_disk_micro_batches = 1};
+  expect_listing("on-disk-unified", inputs, plan);
+}
+
 TEST(Listing, Paper) {
   const PlanningInputs inputs = small_inputs(2, kBatch);
   const std::optional<Plan> plan = paper_plan(inputs, kBatch);

@@ -67,7 +67,7 @@ std::vector<std::string> exhaustive_check(const Program& program) {
   }
 
   const auto on_disk = [](const Op& op) {
-    return op.kind >= OpKind::read_states && op.kind <= OpKind::write_gradient;
+    return op.kind >= OpKind::read_states && op.kind <= OpKind::read_stash;
   };
   for (const Op& op : program.ops)
     for (const Operand& operand : op.operands)
@@ -185,7 +185,7 @@ std::vector<std::string> exhaustive_check(const Program& program) {
       const bool fills = source != nullptr && (on_disk(*source) || source->kind == OpKind::load_weights ||
                                                source->kind == OpKind::offload_gradient);
       if (!fills || label(*source).first != label(op).first ||
-          (of_piece && label(*source).second != label(op).second) ||
+          label(*source).second != (of_piece ? label(op).second : -1) ||
           (back && source->buffer(OperandRole::input) != op.buffer(OperandRole::output)))
         wrong.push_back(fmt::format("op {} finds something else in {}", i, program.at(operand.buffer).name));
     }

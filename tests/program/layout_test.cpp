@@ -51,7 +51,7 @@ TEST(Layout, BuffersThatMeetDoNotOverlap) {
         const bool meet = x.persistent || y.persistent || (x.first <= y.last && y.first <= x.last);
         const bool overlap = x.offset < y.offset + y.size && y.offset < x.offset + x.size;
         ASSERT_FALSE(meet && overlap) << "case " << n << ": " << x.name << " and " << y.name;
-        ASSERT_EQ(x.offset.value % kBufferAlignment, 0);
+        ASSERT_EQ(x.offset.value % x.alignment, 0);
       }
   }
 }
@@ -62,11 +62,12 @@ TEST(Layout, EveryOffsetIsTheLowestThatIsFree) {
     const RandomCase test = random_case(n);
     const Program program =
         lower_train_step(test.context, test.plan, small_workspace(), LoweringDepth::memory);
-    for (const Tier tier : {Tier::device, Tier::host}) {
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
       std::vector<Buffer> order;
-      const std::int64_t floor = floor_of(program, tier);
+      std::int64_t floor = floor_of(program, tier);
       for (const Buffer& buffer : program.buffers)
         if (buffer.tier == tier && !buffer.persistent && buffer.first >= 0) order.push_back(buffer);
+      for (const Buffer& buffer : order) floor = align_up(Bytes{floor}, buffer.alignment).value;
       std::stable_sort(order.begin(), order.end(), [](const Buffer& a, const Buffer& b) {
         return a.size != b.size ? a.size > b.size : a.first < b.first;
       });
@@ -79,7 +80,7 @@ TEST(Layout, EveryOffsetIsTheLowestThatIsFree) {
             if (other.first > order[i].last || other.last < order[i].first) continue;
             const std::int64_t begin = other.offset.value, end = begin + aligned(other);
             if (begin >= offset + aligned(order[i]) || end <= offset) continue;
-            offset = end, moved = true;
+            offset = align_up(Bytes{end}, order[i].alignment).value, moved = true;
           }
         }
         ASSERT_EQ(order[i].offset.value, offset) << "case " << n << ": " << order[i].name;
@@ -102,6 +103,11 @@ TEST(Layout, IsNearTheLowerBound) {
         lower_train_step(test.context, test.plan, small_workspace(), LoweringDepth::estimate);
     ASSERT_EQ(estimate.device_bytes.value, lower_bound(program, Tier::device)) << "case " << n;
     ASSERT_EQ(estimate.host_bytes.value, std::max<std::int64_t>(0, lower_bound(program, Tier::host)));
+    // Blocks of the disk are as large as many of these small buffers: gaps before them prove nothing.
+    if (std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+          return !buffer.persistent && buffer.alignment > kBufferAlignment;
+        }))
+      continue;
     sum += ratio;
     worst = std::max(worst, ratio);
     ++count;

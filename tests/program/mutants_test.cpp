@@ -2,6 +2,7 @@
 // calls unsafe, and no other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -137,6 +138,52 @@ TEST(Mutants, ShrunkBuffersOfCopiesAreFound) {
       }
     }
   }
+}
+
+// Boundary 1 of three micro-batches on disk, one stage each way: what keeps the steps of its way in order.
+TEST(Mutants, ActivationsOnDiskNeedTheirWaits) {
+  const Architecture architecture = small_architecture(2, true);
+  const LoweringContext context = small_context(architecture, TierModel::tiered);
+  Plan plan = plain_plan(architecture, {.slots = 3, .slot_tokens = 64, .micro_batch = 1});
+  plan.boundaries[1] = {.device_micro_batches = 0, .disk_micro_batches = 3};
+  plan.activation_stage_slots = 1;
+  const Program good = lower_train_step(context, plan, small_workspace());
+  const Machine machine = roomy_machine(TierModel::tiered);
+  ASSERT_EQ(text_of(verify(good, machine)), "");
+  const auto index_of = [&](const std::string& what) {
+    for (std::size_t i = 0; i < good.ops.size(); ++i)
+      if (describe(good.ops[i]) == what) return static_cast<OpIndex>(i);
+    ADD_FAILURE() << "no op " << what;
+    return OpIndex{0};
+  };
+  const std::pair<const char*, const char*> orders[] = {
+      {"OffloadBoundary(1, m0)", "WriteBoundary(1, m0)"},  // what is written has left the device
+      {"WriteBoundary(1, m0)", "OffloadBoundary(1, m1)"},  // the stage is free again
+      {"WriteBoundary(1, m0)", "ReadBoundary(1, m0)"},     // what is read has been written
+      {"ReadBoundary(1, m0)", "FetchBoundary(1, m0)"},     // what goes on has been read
+      {"FetchBoundary(1, m1)", "ReadBoundary(1, m2)"}};    // the stage is free again
+  for (const auto& [first, second] : orders) {
+    Program mutant = good;
+    // The first op may be known to have ended through a later one of its stream.
+    const OpIndex before = index_of(first), after = index_of(second);
+    const StreamId stream = good.ops[static_cast<std::size_t>(before)].stream;
+    for (OpIndex i = before + 1; i <= after; ++i)
+      std::erase_if(mutant.ops[static_cast<std::size_t>(i)].after, [&](OpIndex other) {
+        return other >= before && good.ops[static_cast<std::size_t>(other)].stream == stream;
+      });
+    const std::vector<Violation> violations = verify(mutant, machine);
+    ASSERT_FALSE(violations.empty()) << first << ", " << second << "\n" << listing(good);
+    EXPECT_EQ(violations.front().kind, Violation::Kind::race) << violations.front().what;
+  }
+  // The stage of one micro-batch on the bytes of another that still holds its data.
+  plan.activation_stage_slots = 2;
+  Program mutant = lower_train_step(context, plan, small_workspace());
+  const auto stage_of = [&](const std::string& what) -> Buffer& {
+    return *std::find_if(mutant.buffers.begin(), mutant.buffers.end(),
+                         [&](const Buffer& buffer) { return buffer.name == what; });
+  };
+  stage_of("host.in.b[1]m1").offset = stage_of("host.in.b[1]m0").offset;
+  EXPECT_FALSE(verify(mutant, machine).empty());
 }
 
 TEST(Verifier, ReportsEachKind) {

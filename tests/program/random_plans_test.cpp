@@ -37,6 +37,31 @@ TEST(RandomPlans, AreSafeAndEnd) {
   }
 }
 
+// Activations on disk pass through as many stages on the host as the plan says, each way.
+TEST(RandomPlans, StagesAreNoMoreThanThePlanSays) {
+  std::int64_t most = 0;
+  for (std::uint64_t n = 0; n < 500; ++n) {
+    const RandomCase test = random_case(n);
+    const Program program =
+        lower_train_step(test.context, test.plan, small_workspace(), LoweringDepth::memory);
+    for (const char* way : {"host.out.", "host.in."}) {
+      std::vector<std::int64_t> change(program.ops.size() + 1, 0);
+      for (const Buffer& buffer : program.buffers) {
+        if (!buffer.name.starts_with(way)) continue;
+        ++change[static_cast<std::size_t>(buffer.first)];
+        --change[static_cast<std::size_t>(buffer.last) + 1];
+      }
+      std::int64_t alive = 0;
+      for (const std::int64_t step : change) {
+        alive += step;
+        most = std::max(most, alive);
+        ASSERT_LE(alive, test.plan.activation_stage_slots) << "case " << n << "\n" << listing(program);
+      }
+    }
+  }
+  EXPECT_EQ(most, 3);
+}
+
 TEST(RandomPlans, AreSafeByTheExhaustiveCheck) {
   for (std::uint64_t n = 0; n < 800; ++n) {
     const RandomCase test = random_case(n);

@@ -162,6 +162,31 @@ TEST(Simulator, AnUpdateAndACopyShareTheBandwidthOfHostMemory) {
   EXPECT_NEAR(shared.ops[1].end, 20, 1e-6);
 }
 
+TEST(Simulator, AStepWithActivationsOnASlowDiskTakesAsLongAsTheyDo) {
+  const Architecture architecture = small_architecture(4, true);
+  Plan plan = plain_plan(architecture, {.slots = 2, .slot_tokens = 64, .micro_batch = 1});
+  for (BoundaryPlan& boundary : plan.boundaries) boundary = {.disk_micro_batches = 2};
+  CostTable costs;
+  costs.op_overhead = 0;
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified}) {
+    const Program program = lower_train_step(small_context(architecture, tiers), plan, small_workspace());
+    // Boundaries 1 to 3, each 64 rows of 32 values in 2 bytes, twice; boundary 0 is gathered again.
+    EXPECT_EQ(disk_writes(program), Bytes{3 * 2 * 4096});
+    EXPECT_EQ(disk_reads(program), disk_writes(program));
+    EXPECT_EQ(program.disk_bytes, disk_writes(program));
+    Machine machine = roomy_machine(tiers);
+    machine.disk_write = 4096e-9, machine.disk_read = 2 * 4096e-9;  // a boundary is written in 1 s
+    // The first to be read was the last but one to be written, and is read beside the last; on tiered
+    // machines it comes into the last one's stage.
+    const bool beside = tiers == TierModel::unified;
+    EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).step, 6 + 3 - (beside ? 0.5 : 0),
+                0.01);
+    machine.disk_write *= 10;
+    EXPECT_NEAR(simulate(program, {.costs = costs, .machine = machine}).step, 0.6 + 3 - (beside ? 0.1 : 0),
+                0.01);
+  }
+}
+
 TEST(Simulator, CostsOfEachOp) {
   CostTable costs = unit_costs();
   costs.op_overhead = 0.1;

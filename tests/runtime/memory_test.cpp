@@ -21,7 +21,8 @@ SessionOptions debug_options(MemoryModel model) {
       .device = {.memory_model = model, .compute_threads = 2, .host_threads = 2, .device_capacity = Bytes{1}},
       .position_rows = kSlotTokens,
       .max_gradient_norm = 1.0,
-      .debug_memory = true};
+      .debug_memory = true,
+      .scratch_folder = ::testing::TempDir()};
 }
 
 // Every row is supervised, so that the head uses all the scratch it asked for.

@@ -20,7 +20,8 @@ SessionOptions stream_options(int threads) {
                      .host_threads = threads,
                      .device_capacity = Bytes{1}},
           .position_rows = kBatch.slot_tokens,
-          .max_gradient_norm = 1.0};
+          .max_gradient_norm = 1.0,
+          .scratch_folder = ::testing::TempDir()};
 }
 
 TEST(Streams, EveryPolicyUsesThemWithoutARace) {
