@@ -170,7 +170,8 @@ struct Issue {
     const Architecture& architecture = self.context_.architecture;
     zero_padding(OperandRole::output, Bytes{rows() * architecture.hidden * size_of(type())});
     if (op.buffer(OperandRole::stash) >= 0)
-      zero_padding(OperandRole::stash, stash_bytes(architecture, op.stash, rows(), size_of(type())));
+      zero_padding(OperandRole::stash, stash_bytes(architecture, architecture.kind_of(op.layer), op.stash,
+                                                   rows(), size_of(type())));
   }
 
   // What goes to disk goes in whole blocks; what lies behind the `used` bytes is defined, too.
