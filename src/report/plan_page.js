@@ -337,7 +337,7 @@
 
   const box = byId('timeline'), canvas = byId('canvas');
   let pen = canvas.getContext('2d');
-  const sizes = {axis: 22, caption: 17, lane: 26, gap: 5, title: 20, memory: 62, narrow: 3, column: 2};
+  const sizes = {axis: 22, caption: 17, lane: 26, gap: 5, title: 26, memory: 62, narrow: 3, column: 2};
   const paperWidth = 1000;
   let zoom = 1, picked = null, printing = false, scheduled = false;
 
@@ -433,6 +433,14 @@
     pen.fillStyle = colour('ink');
     pen.fillText(text, 4, y + sizes.caption / 2 + 1);
   }
+  function heading(colour, lane) {
+    pen.font = '600 14px system-ui, sans-serif';
+    pen.textBaseline = 'middle';
+    pen.fillStyle = colour('page');
+    pen.fillRect(2, lane.top + 4, pen.measureText(lane.text).width + 6, sizes.title - 6);
+    pen.fillStyle = colour('accent');
+    pen.fillText(lane.text, 4, lane.top + sizes.title / 2 + 2);
+  }
   // Blocks that are too narrow to be seen share columns: the colours are stacked by their part of the column's
   // time, and what stays empty is idle. `columns`: pixels of each colour by number of the column.
   function mix(columns, name, x, x1) {
@@ -513,7 +521,8 @@
     line(tier.arena, 'ink', [2, 3]);
     if (near) line(tier.budget, 'gradients', []);
     caption(colour, lane.top, tier.name + (tier.name === 'device' ? emulated : ''),
-        `planned ${bytes(tier.arena)}` + (tier.budget > 0 ? ` of ${bytes(tier.budget)}` : ''));
+        `planned ${bytes(tier.arena)}` + (tier.budget > 0 ? ` of ${bytes(tier.budget)}` : '') +
+        (measured ? ', simulated' : ''));
   }
   function outline(lane, i, colour, thick) {
     const x = xOf(lane.run.start[i]), x1 = Math.max(x + 2, xOf(lane.run.end[i]));
@@ -538,7 +547,7 @@
     for (const lane of lanes) {
       if (lane.kind === 'stream') drawStream(lane, colour);
       else if (lane.kind === 'memory') drawMemory(lane, colour);
-      else caption(colour, lane.top + 1, lane.text, '');
+      else heading(colour, lane);
     }
     if (picked === null || printing) return;
     for (const wait of waitsOf(picked.op)) {
@@ -654,9 +663,6 @@
   function timeline() {
     const words = simulated.use.streams.map(use => `${data.streams[use.stream]} busy ${percent(use.busy_s, simulated.use.step_s)}`);
     canvas.setAttribute('aria-label', `Timeline of ${seconds(whole)}: ${words.join(', ')}. The tables below say the same in figures.`);
-    byId('timeline-hint').textContent = `Each row is a stream, each block an operation; blocks too narrow to see ` +
-        `share a column, stacked by their time. Below, the bytes in use: dotted what is planned, red the budget. ` +
-        `Point at a block or tap it to see what it is and what it waits for. Keys: + and - zoom, 0 shows all, arrows walk.`;
     const used = Object.entries(colourTitles).filter(([name]) => colours.includes(name));
     legend(byId('kinds'), used);
     byId('operation').textContent = 'Nothing is selected.';

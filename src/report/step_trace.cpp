@@ -1,6 +1,8 @@
 // The trace: events as described in "Trace Event Format" (Chrome's documentation), one a line.
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "nlohmann/json.hpp"
 #include "report/plan_page.h"
 
@@ -9,7 +11,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMicrosecond = 1e-6;
+// Microseconds with the digits of a nanosecond.
+double microseconds(Seconds seconds) {
+  return std::round(seconds * 1e9) / 1e3;
+}
 
 class Trace {
  public:
@@ -48,8 +53,8 @@ void add_ops(Trace& trace, int process, const Program& program, std::span<const 
                {"cat", to_string(op.kind)},
                {"pid", process},
                {"tid", static_cast<int>(op.stream)},
-               {"ts", times[i].start / kMicrosecond},
-               {"dur", (times[i].end - times[i].start) / kMicrosecond},
+               {"ts", microseconds(times[i].start)},
+               {"dur", microseconds(times[i].end - times[i].start)},
                {"args", arguments(op, i)}});
   }
 }
@@ -65,7 +70,7 @@ void add_memory(Trace& trace, int process, const Program& program, std::span<con
       trace.add({{"ph", "C"},
                  {"name", name},
                  {"pid", process},
-                 {"ts", when / kMicrosecond},
+                 {"ts", microseconds(when)},
                  {"args", {{"bytes", most.value}}}});
     written = most;
     most = now;
