@@ -49,13 +49,13 @@ std::string policies_table(const std::vector<Evaluation>& table, const Machine& 
   const bool unified = machine.tiers == TierModel::unified;
   std::string text = fmt::format("times are simulated, in seconds a step{}\n",
                                  machine.emulated ? "; device and links are emulated" : "");
-  text += fmt::format("  {:<11} {:<44} {:>3} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}\n", "policy", "variant",
+  text += fmt::format("  {:<13} {:<42} {:>3} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}\n", "policy", "variant",
                       "mb", unified ? "memory" : "device", unified ? "" : "host", "step", "recomp.",
                       "exposed", "tok/s");
   for (const Evaluation& row : table) {
     // A long variant is cut rather than pushing the figures out of their columns.
-    const std::string variant = row.variant.size() > 44 ? row.variant.substr(0, 41) + "..." : row.variant;
-    text += fmt::format("{} {:<11} {:<44} {:>3} {:>9} {:>9} ", row.chosen ? "*" : " ", row.policy, variant,
+    const std::string variant = row.variant.size() > 42 ? row.variant.substr(0, 39) + "..." : row.variant;
+    text += fmt::format("{} {:<13} {:<42} {:>3} {:>9} {:>9} ", row.chosen ? "*" : " ", row.policy, variant,
                         row.micro_batch, row.device.value > 0 ? format_bytes(row.device) : "-",
                         unified || row.host.value == 0 ? "" : format_bytes(row.host));
     if (row.fits)

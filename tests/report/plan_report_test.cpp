@@ -84,12 +84,11 @@ TEST(PlanReport, Policies) {
   EXPECT_EQ(
       policies_table(small_step().table, emulated()),
       "times are simulated, in seconds a step; device and links are emulated\n"
-      "  policy      variant                                       mb    device      host     step  recomp.  "
+      "  policy        variant                                     mb    device      host     step  recomp.  "
       "exposed     tok/s\n"
       "  keep-all                                                   2   20.0 MB    7.0 MB does not fit\n"
-      "* every-k     K=2                                            2    8.6 MB    7.0 MB    2.000    0.250  "
-      "  "
-      "0.500    1024.0\n");
+      "* every-k       K=2                                          2    8.6 MB    7.0 MB    2.000    0.250 "
+      "   0.500    1024.0\n");
 }
 
 TEST(PlanReport, Summary) {
