@@ -50,7 +50,7 @@ bool same_decisions(const Plan& a, const Plan& b) {
   const auto knobs = [](const Plan& plan) {
     return std::tuple(plan.weight_slots, plan.fetch_lead, plan.offload_lag, plan.gradient_slots,
                       plan.boundary_gradient_on_host, plan.tail_skip, plan.sweep_last_layer,
-                      plan.retain_logits, plan.optimizer_overlap);
+                      plan.retain_logits, plan.optimizer_overlap, plan.activation_stage_slots);
   };
   return knobs(a) == knobs(b) &&
          std::equal(a.boundaries.begin(), a.boundaries.end(), b.boundaries.begin(), b.boundaries.end(),
@@ -193,8 +193,24 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
   return found;
 }
 
+// The least share of boundaries and stashes that has to live on disk; 0 where nothing has to, or no share
+// helps, or there is no disk.
+template <typename PlanOf>
+std::int64_t Candidates::least_disk_share(std::int64_t most, const PlanOf& plan_of) const {
+  Program program;
+  if (inputs_.machine.disk_capacity.value == 0 || place(plan_of(0), program)) return 0;
+  const std::int64_t enough =
+      largest(1, most, [&](std::int64_t tried) { return !may_fit(plan_of(tried)); }) + 1;
+  // The layout may need a little more than the bytes alive.
+  for (std::int64_t share = enough, step = 1; share <= most && may_fit(plan_of(share));
+       share += step, step *= 2)
+    if (place(plan_of(share), program)) return share;
+  return 0;
+}
+
 // Every layer stashes the same level; boundaries and stashes are shared between the tiers by micro-batch, as
-// much on the device as fits, once boundaries first and once stashes first.
+// much on the device as fits, once boundaries first and once stashes first. What then the host has no room
+// for goes to disk.
 void Candidates::splits(std::vector<Candidate>& found) {
   const std::int64_t layers = inputs_.context.architecture.layers;
   const std::int64_t micro_batches = batch_.micro_batches();
@@ -219,8 +235,22 @@ void Candidates::splits(std::vector<Candidate>& found) {
         if (level != StashLevel::none) text += fmt::format(", stash {}/{}", split.stash_share, micro_batches);
         return text;
       };
+      const auto on_disk = [&](const Plan& plan) -> std::string {
+        const std::int64_t boundaries = plan.boundaries.front().disk_micro_batches;
+        const std::int64_t stashes = plan.layers.front().stash_disk_micro_batches;
+        if (boundaries + stashes == 0) return "";
+        if (level == StashLevel::none) return fmt::format(", disk: b {}/{}", boundaries, micro_batches);
+        return fmt::format(", disk: b {}, stash {}", boundaries, stashes);
+      };
       if (unified) {
-        if (!known(found, plan_of(most))) found.push_back(roomiest(plan_of(most), variant_of(most)));
+        const auto spilled = [&](std::int64_t disk_share) {
+          return split_plan(inputs_, batch_,
+                            {.level = level, .stashing_layers = layers, .disk_share = disk_share});
+        };
+        const std::int64_t disk = least_disk_share(
+            most, [&](std::int64_t share) { return knob_ladder(spilled(share), inputs_).back(); });
+        const Plan plan = disk > 0 ? spilled(disk) : plan_of(most);
+        if (!known(found, plan)) found.push_back(roomiest(plan, variant_of(most) + on_disk(plan)));
         continue;
       }
       const std::vector<Plan> ladder = knob_ladder(plan_of(0), inputs_);
@@ -246,7 +276,18 @@ void Candidates::splits(std::vector<Candidate>& found) {
              share > 0 && may_fit(with_share(share)) && !place(with_share(share), program); ++tries)
           share =
               std::max<std::int64_t>(0, share - (std::int64_t{1} << std::max<std::int64_t>(0, tries - 7)));
-        if (!known(found, with_share(share))) found.push_back(exactly(with_share(share), variant_of(share)));
+        const auto spilled = [&](std::int64_t disk_share) {
+          Split split = split_of(share);
+          split.disk_share = disk_share;
+          Plan plan = rung;
+          const Plan shape = split_plan(inputs_, batch_, split);
+          plan.boundaries = shape.boundaries;
+          plan.layers = shape.layers;
+          return plan;
+        };
+        const std::int64_t disk = least_disk_share(most - share, spilled);
+        if (!known(found, spilled(disk)))
+          found.push_back(exactly(spilled(disk), variant_of(share) + on_disk(spilled(disk))));
         break;
       }
     }
@@ -299,6 +340,10 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
     shapes.push_back(offload_all_plan(inputs, batch, StashLevel::none));
     if (policy != "auto") shapes.push_back(offload_all_plan(inputs, batch, StashLevel::all));
   }
+  if (is(policy, "greedy") && inputs.machine.disk_capacity.value > 0) {
+    const Split all_on_disk{.disk_share = batch.micro_batches()};
+    shapes.push_back(split_plan(inputs, batch, all_on_disk));
+  }
   if (policy == "paper") {
     for (const bool on_device : {true, false}) {
       shapes.push_back(on_device ? every_k_plan(inputs, batch, 4)
@@ -317,6 +362,8 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
         (program.tiers == TierModel::tiered && program.host_bytes > inputs.machine.host_capacity);
     if (fitting && too_large) continue;
     lay_out(program);
+    const bool spills = shape.boundaries.front().disk_micro_batches > 0;
+    if (spills && program.disk_bytes > inputs.machine.disk_capacity) continue;
     sizes.push_back({program.device_bytes, program.host_bytes});
   }
   return sizes;

@@ -32,6 +32,8 @@ class Candidates {
  private:
   Candidate roomiest(const Plan& shape, const std::string& variant);
   void splits(std::vector<Candidate>& found);
+  template <typename PlanOf>
+  std::int64_t least_disk_share(std::int64_t most, const PlanOf& plan_of) const;
   void partial_stashes(std::vector<Candidate>& found);
   void finish(Candidate& candidate);
   // Lowers as far as memory; false where the plan does not fit (the Program is then an estimate).

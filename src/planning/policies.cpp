@@ -73,12 +73,20 @@ Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std:
 
 Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split) {
   Plan plan = blank_plan(inputs, batch, "greedy");
-  for (BoundaryPlan& boundary : plan.boundaries) boundary.device_micro_batches = split.boundary_share;
+  const std::int64_t micro_batches = batch.micro_batches();
+  const std::int64_t most_stashes = split.level == StashLevel::none ? 0 : micro_batches - split.stash_share;
+  const std::int64_t stashes_on_disk = std::clamp<std::int64_t>(split.disk_share, 0, most_stashes);
+  for (BoundaryPlan& boundary : plan.boundaries) {
+    boundary.device_micro_batches = split.boundary_share;
+    boundary.disk_micro_batches =
+        std::clamp<std::int64_t>(split.disk_share - stashes_on_disk, 0, micro_batches - split.boundary_share);
+  }
   const auto layers = static_cast<std::int64_t>(plan.layers.size());
   const std::int64_t stashing = std::clamp<std::int64_t>(split.stashing_layers, 0, layers);
   for (std::int64_t l = layers - stashing; l < layers; ++l) {
     plan.layers[static_cast<std::size_t>(l)].stash = split.level;
     plan.layers[static_cast<std::size_t>(l)].stash_device_micro_batches = split.stash_share;
+    plan.layers[static_cast<std::size_t>(l)].stash_disk_micro_batches = stashes_on_disk;
   }
   return plan;
 }
@@ -109,7 +117,15 @@ std::optional<Plan> paper_plan(const PlanningInputs& inputs, const BatchGeometry
 }
 
 std::vector<Plan> knob_ladder(const Plan& plan, const PlanningInputs& inputs) {
-  if (inputs.context.tiers == TierModel::unified) return {plan};  // no link, no slots
+  const bool disk = std::any_of(plan.boundaries.begin(), plan.boundaries.end(),
+                                [](const BoundaryPlan& one) { return one.disk_micro_batches > 0; }) ||
+                    std::any_of(plan.layers.begin(), plan.layers.end(),
+                                [](const LayerPlan& one) { return one.stash_disk_micro_batches > 0; });
+  if (inputs.context.tiers == TierModel::unified) {  // no link, no slots
+    std::vector<Plan> ladder{plan};
+    if (disk) ladder.push_back(plan), ladder.back().activation_stage_slots = 1;
+    return ladder;
+  }
   struct Rung {
     std::int64_t weight_slots, gradient_slots, fetch_lead, offload_lag;
   };
@@ -130,6 +146,7 @@ std::vector<Plan> knob_ladder(const Plan& plan, const PlanningInputs& inputs) {
     ladder.back().gradient_slots = rung.gradient_slots;
     ladder.back().fetch_lead = rung.fetch_lead;
     ladder.back().offload_lag = rung.offload_lag;
+    if (disk && rung.weight_slots == 1) ladder.back().activation_stage_slots = 1;
   }
   if (micro_batches > 1) {
     ladder.push_back(ladder.back());

@@ -41,10 +41,12 @@ Plan keep_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 Plan offload_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch, StashLevel level);
 
 // Every boundary materialised, a stash of `level` in the last `stashing_layers` layers; of each boundary the
-// first `boundary_share` micro-batches live on the device, of each stash the first `stash_share`.
+// first `boundary_share` micro-batches live on the device, of each stash the first `stash_share`; the last
+// `disk_share` are on disk: of stashes first, and what is left of it of boundaries.
 struct Split {
   StashLevel level = StashLevel::none;
   std::int64_t boundary_share = 0, stash_share = 0, stashing_layers = 0;
+  std::int64_t disk_share = 0;
 };
 Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split);
 
@@ -53,7 +55,8 @@ Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const 
 std::optional<Plan> paper_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 
 // The same plan with ever leaner knobs: weight and gradient slots, lead and lag of transfers, and at last the
-// gradient of the boundary on the host. The first is the roomiest; the last needs the fewest device bytes.
+// gradient of the boundary on the host; where boundaries or stashes are on disk, also fewer stages of them.
+// The first is the roomiest; the last needs the fewest device bytes.
 std::vector<Plan> knob_ladder(const Plan& plan, const PlanningInputs& inputs);
 
 }  // namespace lazytrain

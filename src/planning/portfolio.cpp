@@ -30,6 +30,15 @@ struct Best {
   std::vector<Evaluation> table;
 };
 
+// What is written to disk wears it: a plan that writes more has to be faster by this part.
+constexpr double kWorthWear = 0.02;
+
+// Whether to take `step` and the writes that come with it rather than what is `best` so far.
+bool better(Seconds step, Bytes writes, Seconds best, Bytes best_writes, Bytes most_writes) {
+  if (writes <= best_writes) return step < best || (best_writes > most_writes && writes <= most_writes);
+  return writes <= most_writes && step < best * (1 - kWorthWear);
+}
+
 // The fastest candidate; the earlier one where two are equal.
 Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
   Candidates candidates(inputs, batch);
@@ -38,7 +47,10 @@ Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std
   for (Candidate& candidate : candidates.of(policy)) {
     best.table.push_back(candidate.row);
     if (!candidate.row.fits) continue;
-    if (best.candidate && candidate.row.step >= best.candidate->row.step) continue;
+    if (best.candidate &&
+        !better(candidate.row.step, disk_writes(candidate.program), best.candidate->row.step,
+                disk_writes(best.candidate->program), inputs.most_disk_writes))
+      continue;
     best.candidate = std::make_unique<Candidate>(std::move(candidate));
     chosen = best.table.size() - 1;
   }
@@ -191,7 +203,6 @@ std::string offer_of_a_larger_disk(PlanningInputs inputs, const BatchGeometry& b
 // its wear.
 std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::string& policy,
                                           std::span<const std::int64_t> micro_batches) {
-  constexpr double kWorthWear = 0.02;
   const std::int64_t layers = inputs.context.architecture.layers, groups = layers + 2;
   const std::int64_t most = most_level_on_disk(inputs);
   const bool all_states = inputs.states_home == StatesHome::disk;
@@ -207,14 +218,15 @@ std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::stri
   std::int64_t least = least_level_on_disk(inputs, leanest, policy, most).value_or(most);
   if (all_states) least = std::max(least, groups);
   std::optional<PlannedStep> best;
-  const auto writes_too_much = [&](const PlannedStep& step) {
-    return disk_writes(step.program) > inputs.most_disk_writes;
-  };
-  for (const std::int64_t level : std::set{least, std::clamp(groups, least, most), most}) {
+  std::set levels{least, std::clamp(groups, least, most), most};
+  if (!all_states) levels.insert(0);  // nothing but boundaries and stashes
+  for (const std::int64_t level : levels) {
     inputs.context.homes = groups_on_disk(level, layers);
     std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches);
-    if (!step || (best && writes_too_much(*step))) continue;
-    if (!best || step->simulation.step < best->simulation.step * (1 - kWorthWear)) best = std::move(step);
+    if (!step) continue;
+    if (!best || better(step->simulation.step, disk_writes(step->program), best->simulation.step,
+                        disk_writes(best->program), inputs.most_disk_writes))
+      best = std::move(step);
     if (all_states) break;
   }
   return best;
@@ -241,8 +253,11 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   std::vector<std::int64_t> sizes{batch.micro_batch};
   if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots, most_calls);
 
+  PlanningInputs without_disk = inputs;
+  without_disk.machine.disk_capacity = {};
   if (inputs.states_home != StatesHome::disk)
-    if (std::optional<PlannedStep> step = plan_with_homes(inputs, policy, sizes)) return std::move(*step);
+    if (std::optional<PlannedStep> step = plan_with_homes(without_disk, policy, sizes))
+      return std::move(*step);
   PlanningInputs with_disk = inputs;
   if (inputs.find_disk && inputs.states_home != StatesHome::host) inputs.find_disk(with_disk.machine);
   if (with_disk.machine.disk_capacity.value > 0 && inputs.states_home != StatesHome::host) {

@@ -85,12 +85,16 @@ std::string step_summary(const PlannedStep& step, const Machine& machine, const 
                            [&](const GroupPlan& group) { return group.*member; });
     };
     const Bytes written = disk_writes(step.program);
-    text += fmt::format(
-        "  on disk: states of {} of {} groups, gradients of {}, weights of {}; a step reads {} and writes {} "
-        "({:.3g} TB in 1,000 steps)\n",
-        count(&GroupPlan::states_on_disk), plan.groups.size(), count(&GroupPlan::gradient_on_disk),
-        count(&GroupPlan::weights_on_disk), format_bytes(disk_reads(step.program)), format_bytes(written),
-        written.gigabytes());
+    std::string what;
+    if (!plan.groups.empty())
+      what = fmt::format("states of {} of {} groups, gradients of {}, weights of {}; ",
+                         count(&GroupPlan::states_on_disk), plan.groups.size(),
+                         count(&GroupPlan::gradient_on_disk), count(&GroupPlan::weights_on_disk));
+    for (const MemoryItem& item : memory_items(step.program, Tier::disk))
+      if (item.what == "boundaries" || item.what == "stashes")
+        what += fmt::format("{} of {}; ", format_bytes(item.bytes), item.what);
+    text += fmt::format("  on disk: {}a step reads {} and writes {} ({:.3g} TB in 1,000 steps)\n", what,
+                        format_bytes(disk_reads(step.program)), format_bytes(written), written.gigabytes());
   }
   const auto resident = std::count_if(plan.groups.begin(), plan.groups.end(),
                                       [](const GroupPlan& group) { return group.on_device; });
