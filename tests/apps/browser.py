@@ -108,6 +108,16 @@ class Browser:
                 raise RuntimeError("the page does not finish loading")
             time.sleep(0.02)
 
+    def processor_seconds(self):
+        """Processor time of all processes of the browser so far."""
+        ticks = 0
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = stat.read_text().rsplit(")", 1)[1].split()  # from the state on
+                if int(fields[3]) == self.process.pid:  # its session
+                    ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def complaints(self, file):
         """What the page wrote to the console as an error, threw, or asked the network for."""
         found, own = [], pathlib.Path(file).resolve().as_uri()

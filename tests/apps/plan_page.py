@@ -16,7 +16,7 @@ import browser
 import tiny_run
 
 MOST_BYTES = 2_000_000
-LONGEST_DRAWING = 1000  # milliseconds, the best of three: other programs may run beside it
+MOST_PROCESSOR = 2  # seconds of processor time to open and draw the page, the browser's own included, the best of three
 
 # A dense model of the Llama family with the sizes of a 27B one, and an accelerator of 400 TFLOP/s in bf16 behind 50 GB/s.
 # The costs are worked out from these figures; nothing was measured.
@@ -70,18 +70,20 @@ class Report:
 
 
 def look(shown, page, report, name, width, height, picture, **how):
-    """Opens the page in a window and keeps a picture; the marks that its script left."""
+    """Opens the page in a window and keeps a picture; milliseconds of drawing and seconds of processor time."""
+    before = shown.processor_seconds()
     shown.open(page, width, height, **how)
     root = "document.documentElement"
     error = shown.evaluate(f"{root}.dataset.error || ''")
     drawn = float(shown.evaluate(f"{root}.dataset.drawn || '-1'"))
+    used = shown.processor_seconds() - before
     report.check(f"{name}: drawn", drawn >= 0 and not error, error or "no mark that it was drawn")
     wide = shown.evaluate(f"{root}.scrollWidth - {root}.clientWidth")
     report.check(f"{name}: no sideways scrolling", wide <= 0, f"{wide} pixels too wide")
     shown.screenshot(picture)
     complaints = shown.complaints(page)
     report.check(f"{name}: no complaint", not complaints, "; ".join(complaints))
-    return drawn
+    return drawn, used
 
 
 def use(shown, report):
@@ -151,12 +153,13 @@ def main():
         return 77 if not report.wrong else 1
     shown = browser.Browser(program)
     try:
-        drawn = look(shown, page, report, "desktop", 1280, 900, folder / "desktop.png")
+        looks = [look(shown, page, report, "desktop", 1280, 900, folder / "desktop.png")]
         accessible(shown, report)
         use(shown, report)
-        drawn = min(drawn, look(shown, page, report, "phone", 390, 844, folder / "phone.png", phone=True),
-                    look(shown, page, report, "dark", 1280, 900, folder / "dark.png", dark=True))
-        report.check("drawn fast", drawn <= LONGEST_DRAWING, f"{drawn:.0f} ms")
+        looks.append(look(shown, page, report, "phone", 390, 844, folder / "phone.png", phone=True))
+        looks.append(look(shown, page, report, "dark", 1280, 900, folder / "dark.png", dark=True))
+        drawn, used = map(min, zip(*looks))
+        report.check("drawn fast", used <= MOST_PROCESSOR, f"{used:.2f} s of processor time")
         report.check("there is a picture for the printer", shown.evaluate(
             "(async () => { const paper = document.getElementById('paper'); await paper.decode(); return paper.naturalWidth; })()") > 1000)
         shown.pdf(folder / "plan.pdf")
@@ -165,10 +168,10 @@ def main():
         report.check("printed", (folder / "plan.pdf").stat().st_size > 10_000)
     finally:
         shown.close()
-    print(f"  drawn in {drawn:.0f} ms; pictures in {folder}")
+    print(f"  drawn in {drawn:.0f} ms, {used:.2f} s of processor time with the browser's own; pictures in {folder}")
     if options.large:
         print(f"plan-page: {'FAIL' if report.wrong else 'PASS'} ({len(events)} operations, {page.stat().st_size:,} bytes, drawn in "
-              f"{drawn:.0f} ms, {len(report.wrong)} wrong)")
+              f"{drawn:.0f} ms, {used:.2f} s of processor time, {len(report.wrong)} wrong)")
     return 1 if report.wrong else 0
 
 
