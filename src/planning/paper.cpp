@@ -194,7 +194,8 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance) {
 }
 
 PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                  std::int64_t device_boundaries, std::int64_t host_boundaries) {
+                                  std::int64_t device_boundaries, std::int64_t host_boundaries,
+                                  std::int64_t disk_boundaries) {
   const LoweringContext& context = inputs.context;
   const std::int64_t layers = context.architecture.layers;
   const Windows windows{layers};
@@ -212,6 +213,9 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
       static_cast<double>(batch.slots * batch.slot_tokens * context.architecture.hidden * context.type_bytes);
   instance.device_boundaries = device_boundaries;
   instance.host_boundaries = host_boundaries;
+  instance.disk_boundaries = disk_boundaries;
+  instance.disk_read = inputs.machine.disk_read * 1e9;
+  instance.disk_write = inputs.machine.disk_write * 1e9;
   // The published program has one forward time for all layers: their mean, where they differ.
   for (const LayerKind kind : kLayerKinds) {
     const double share =
@@ -248,7 +252,7 @@ PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeome
 namespace {
 
 struct Capacity {
-  std::int64_t device, host;  // boundaries
+  std::int64_t device, host, disk;  // boundaries
 };
 
 // How many boundaries fit beside the rest of the step, by lowering a plan whose boundaries are known.
@@ -270,7 +274,12 @@ Capacity measure_capacity(const PlanningInputs& inputs, Plan probe, const Worksp
     return room.value >= 0 ? room.value / size : -((-room.value + size - 1) / size);
   };
   return {.device = on_device + floor_of(inputs.machine.device_capacity - program.device_bytes),
-          .host = unified ? 0 : layers - 1 + floor_of(inputs.machine.host_capacity - program.host_bytes)};
+          .host = unified ? 0 : layers - 1 + floor_of(inputs.machine.host_capacity - program.host_bytes),
+          // One less for the blocks that its objects end in.
+          .disk = unified || inputs.machine.disk_capacity.value == 0
+                      ? 0
+                      : std::max<std::int64_t>(
+                            0, floor_of(inputs.machine.disk_capacity - program.disk_bytes) - 1)};
 }
 
 }  // namespace
@@ -297,8 +306,8 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
     Capacity capacity = *found;
     while (capacity.device >= 2 && capacity.host >= 0 && solves < kMostSolves) {
       ++solves;
-      const PaperPlacement placement =
-          solve_paper_instance(make_paper_instance(inputs, plan.batch, capacity.device, capacity.host));
+      const PaperPlacement placement = solve_paper_instance(
+          make_paper_instance(inputs, plan.batch, capacity.device, capacity.host, capacity.disk));
       if (placement.homes.empty()) break;
       for (std::size_t b = 0; b <= static_cast<std::size_t>(layers); ++b)
         candidate.boundaries[b] = {
@@ -311,6 +320,7 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
       Program program = lower_train_step(inputs.context, candidate, workspace, LoweringDepth::estimate);
       const auto fits = [&] {
         return program.device_bytes <= inputs.machine.device_capacity &&
+               program.disk_bytes <= inputs.machine.disk_capacity &&
                (inputs.context.tiers == TierModel::unified ||
                 program.host_bytes <= inputs.machine.host_capacity);
       };
@@ -322,6 +332,8 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
       // buffers: leave that much free and solve again.
       if (program.device_bytes > inputs.machine.device_capacity)
         --capacity.device;
+      else if (program.disk_bytes > inputs.machine.disk_capacity)
+        --capacity.disk;
       else
         --capacity.host;
     }

@@ -56,7 +56,8 @@ PaperPlacement solve_paper_instance(const PaperInstance& instance);
 double paper_objective(const PaperInstance& instance, const std::vector<BoundaryHome>& homes);
 
 PaperInstance make_paper_instance(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                  std::int64_t device_boundaries, std::int64_t host_boundaries);
+                                  std::int64_t device_boundaries, std::int64_t host_boundaries,
+                                  std::int64_t disk_boundaries = 0);
 
 // `plan` with the boundaries, objective and bound of the solved program, and the roomiest knobs with which it
 // fits. The capacities are what lowering leaves free; where the lowered plan is too large after all, the

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "planning/planning_support.h"
 #include "planning/policies.h"
-#include "program/program_support.h"
+#include "planning/portfolio.h"
 
 namespace lazytrain {
 namespace {
@@ -126,6 +127,31 @@ TEST(Paper, SixtyFourLayersUnderTightBudgetsAreSolvedWithinTheNodeLimit) {
   ASSERT_FALSE(placement.homes.empty());
   EXPECT_EQ(std::count(placement.homes.begin(), placement.homes.end(), recomputed), 13);
   EXPECT_EQ(placement.status, MilpStatus::optimal);
+}
+
+TEST(Paper, BoundariesGoToDiskWhereNeitherDeviceNorHostHasRoomForThem) {
+  PlanningInputs inputs = small_inputs(8, {.slots = 4, .slot_tokens = 8, .micro_batch = 1});
+  Plan lean = offload_all_plan(inputs, inputs.batch, StashLevel::none);
+  lean.tail_skip = false;
+  const Program boundaries =
+      lower_train_step(inputs.context, knob_ladder(lean, inputs).back(), inputs.workspace(1, 8));
+  inputs.machine.device_capacity = boundaries.device_bytes + Bytes{4096};
+  inputs.machine.host_capacity = boundaries.host_bytes - Bytes{3 * 4 * 8 * 32 * 2};
+  const std::optional<Plan> without = paper_plan(inputs, inputs.batch);
+  inputs.machine.disk_capacity = Bytes{1 << 30};
+  inputs.machine.disk_read = inputs.machine.disk_write = 1;
+  const std::optional<Plan> with = paper_plan(inputs, inputs.batch);
+  ASSERT_TRUE(with.has_value());
+  const auto on_disk = [](const Plan& plan) {
+    return std::count_if(plan.boundaries.begin(), plan.boundaries.end(),
+                         [](const BoundaryPlan& boundary) { return boundary.disk_micro_batches > 0; });
+  };
+  EXPECT_GT(on_disk(*with), 0);
+  if (without) {
+    EXPECT_EQ(on_disk(*without), 0);
+  }
+  const PlannedStep step = use_plan(inputs, *with);
+  EXPECT_GT(disk_writes(step.program).value, 0);
 }
 
 }  // namespace
