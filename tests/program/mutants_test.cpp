@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -85,7 +86,8 @@ TEST(Mutants, VerifierAgreesWithTheExhaustiveCheck) {
                                                                 {"wait for a later op", wait_for_later},
                                                                 {"change an operand", change_operand}};
   std::map<std::string, std::pair<int, int>> harmful;  // of how many
-  for (std::uint64_t n = 0; n < 150; ++n) {
+  const std::uint64_t programs = cases("LAZYTRAIN_MUTATED_PROGRAMS", 150);
+  for (std::uint64_t n = 0; n < programs; ++n) {
     const RandomCase test = random_case(n);
     const Program program = lower_train_step(test.context, test.plan, small_workspace());
     const Machine machine = roomy_machine(test.context.tiers);
@@ -107,8 +109,11 @@ TEST(Mutants, VerifierAgreesWithTheExhaustiveCheck) {
     }
   }
   // The mutations do harm: otherwise this test would show nothing.
-  for (const auto& [name, count] : harmful)
+  for (const auto& [name, count] : harmful) {
     EXPECT_GT(count.first * 4, count.second) << name << ": " << count.first << " of " << count.second;
+    std::printf("  %-20s %5d mutants, %5d harmful, every one of them refused and no other\n", name.c_str(),
+                count.second, count.first);
+  }
 }
 
 TEST(Mutants, ShrunkBuffersOfCopiesAreFound) {

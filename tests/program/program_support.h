@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,12 @@ inline Machine roomy_machine(TierModel tiers) {
   machine.disk_read = machine.disk_write = 1;
   machine.h2d = machine.d2h = 1;
   return machine;
+}
+
+// How many cases a property test tries: what the environment says, or else `otherwise`.
+inline std::uint64_t cases(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 struct RandomCase {
