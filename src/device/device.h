@@ -64,7 +64,8 @@ class Device {
   virtual void synchronize(Event& event) = 0;           // blocks the caller
   // Blocks the caller until the stream is empty; rethrows what work in it has thrown.
   virtual void synchronize(Stream& stream) = 0;
-  // Runs a host function inside the stream (host, disk streams; short calls on compute: bookkeeping).
+  // Runs a host function inside the stream (host, disk streams; short calls on compute: bookkeeping. On the
+  // CPU backend, whose device memory the host reaches, updates of resident layers too).
   virtual void call(Stream& stream, std::function<void()> function) = 0;
 
   virtual void copy(Stream& stream, void* dst, const void* src,

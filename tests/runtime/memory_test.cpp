@@ -57,13 +57,18 @@ std::vector<PlanCase> memory_cases(const Architecture& architecture, const Sessi
 struct Setting {
   bool tied;
   MemoryModel model;
+  bool resident = false;  // the layers but the first
 };
 
 class PlannedMemory : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(PlannedMemory, IsTouchedToTheByteAndNotBeyond) {
   const Architecture architecture = tiny_architecture(GetParam().tied, 4);
-  const SessionOptions options = debug_options(GetParam().model);
+  SessionOptions options = debug_options(GetParam().model);
+  if (GetParam().resident) {
+    options.homes.resize(6);
+    for (std::size_t layer = 1; layer < 4; ++layer) options.homes[layer + 1].on_device = true;
+  }
   const std::vector<Tokens> batches(2, full_batch(architecture));
   std::size_t runs = 0;
   for (const PlanCase& one : memory_cases(architecture, options)) {
@@ -85,9 +90,11 @@ TEST_P(PlannedMemory, IsTouchedToTheByteAndNotBeyond) {
 INSTANTIATE_TEST_SUITE_P(
     Tiny, PlannedMemory,
     ::testing::Values(Setting{true, MemoryModel::unified}, Setting{true, MemoryModel::emulated},
-                      Setting{false, MemoryModel::unified}, Setting{false, MemoryModel::emulated}),
+                      Setting{false, MemoryModel::unified}, Setting{false, MemoryModel::emulated},
+                      Setting{true, MemoryModel::emulated, true}),
     [](const auto& test) {
-      return fmt::format("{}_{}", test.param.tied ? "tied" : "untied", to_string(test.param.model));
+      return fmt::format("{}_{}{}", test.param.tied ? "tied" : "untied", to_string(test.param.model),
+                         test.param.resident ? "_resident" : "");
     });
 
 #if defined(__SANITIZE_ADDRESS__)
