@@ -145,6 +145,7 @@ std::vector<Standstill> standstills(const Program& program, std::span<const OpTi
                                      [](const OpTime& a, const OpTime& b) { return a.end < b.end; });
   if (last != times.end()) add(program.ops[static_cast<std::size_t>(last - times.begin())].kind, step - free);
   std::vector<Standstill> sorted;
+  sorted.reserve(found.size());
   for (const auto& [kind, entry] : found) sorted.push_back(entry);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Standstill& a, const Standstill& b) { return a.seconds > b.seconds; });
