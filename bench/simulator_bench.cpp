@@ -5,6 +5,7 @@
 //   simulator_bench [FILE] [--ops]      simulated and measured steps with the costs of FILE (or measured
 //   first);
 //                                       --ops adds what each kind of operation took
+//   simulator_bench prediction [FILE]   more of them, on machines on which several policies are compared
 //   simulator_bench --quick ...         one repeat of each point, quick costs
 //
 // Wall-clock figures: they mean something on a quiet machine only, so the load is printed with them.
@@ -47,7 +48,140 @@ struct Point {
   std::int64_t slots, micro_batch;  // 0: the planner's choice
   double optimizer_rate = 0;        // parameters per second, 0 = as fast as it goes
   Bytes capacity{400'000'000};
+  double disk = 0;  // GB/s each way of a disk that states live on; 0: nothing is on disk
 };
+
+// Points on one machine with one batch, which policies can be ranked by.
+std::vector<Point> same_machine(const Point& machine, const std::vector<const char*>& policies) {
+  std::vector<Point> points;
+  for (const char* policy : policies) {
+    points.push_back(machine);
+    points.back().policy = policy;
+  }
+  return points;
+}
+
+std::vector<std::vector<Point>> prediction_points() {
+  return {same_machine({"", {.h2d = 2, .d2h = 2}, 4, 1},
+                       {"keep-all", "every-k", "offload-all", "megatrain", "paper", "zero3-offload", "auto"}),
+          same_machine({"", {.h2d = 0.3, .d2h = 0.3, .duplex = 0.4}, 4, 1},
+                       {"keep-all", "every-k", "offload-all", "megatrain", "paper", "auto"}),
+          same_machine({"", {.h2d = 0.15, .d2h = 0.15}, 2, 1},
+                       {"keep-all", "every-k", "offload-all", "megatrain", "auto"}),
+          same_machine({"", {.h2d = 1, .d2h = 1}, 4, 0, 25e6, {130'000'000}},
+                       {"every-k", "offload-all", "greedy", "auto"}),
+          same_machine({"", {.h2d = 1, .d2h = 1}, 8, 2}, {"keep-all", "offload-all", "auto"}),
+          same_machine({"", {.h2d = 1, .d2h = 1}, 4, 2, 0, {400'000'000}, 0.5},
+                       {"keep-all", "every-k", "offload-all", "auto"}),
+          same_machine({"", {.h2d = 0.5, .d2h = 0.5}, 2, 1, 0, {400'000'000}, 0.2},
+                       {"keep-all", "every-k", "auto"})};
+}
+
+struct Outcome {
+  Seconds simulated = 0, measured = 0;
+  bool exposed = false;  // 15 % of the step and more, simulated and measured
+  [[nodiscard]] double error() const { return (simulated - measured) / measured; }
+};
+
+void print_heading(const CostTable& costs) {
+  fmt::print("costs: {}, {}\n", costs.source, costs.machine);
+  fmt::print(
+      "model: {} layers of SmolLM2-135M's sizes, {} tokens, bf16; emulated device, one core computes, one "
+      "does the rest\n",
+      kLayers, kVocab);
+  fmt::print("{:<13} {:>16} {:>9} {:>5} {:>5} {:>2} {:>4} | {:>9} {:>7} | {:>8} {:>17} {:>7} | {:>6}\n",
+             "policy", "GB/s up/down/cap", "opt, M/s", "disk", "slots", "mb", "hide", "simulated", "exposed",
+             "measured", "range", "exposed", "error");
+}
+
+Outcome run_point(const Point& point, const Architecture& architecture, const CostTable& costs, int repeats,
+                  bool verbose) {
+  const CpuDeviceOptions device = split_device(point.links, point.capacity);
+  SessionOptions options = session_options(device, kSlotTokens);
+  options.optimizer_rate = point.optimizer_rate;
+  const BatchGeometry batch{
+      .slots = point.slots, .slot_tokens = kSlotTokens, .micro_batch = point.micro_batch};
+  Machine machine = machine_of(device);
+  machine.optimizer_rate = point.optimizer_rate;
+  if (point.disk > 0) {
+    machine.disk_capacity = Bytes{std::int64_t{8} << 30};
+    machine.disk_read = machine.disk_write = options.disk_read = options.disk_write = point.disk;
+    options.scratch_folder = ".";
+  }
+  PlanningInputs inputs = planning_inputs(architecture, options, machine, costs, batch);
+  if (point.disk > 0) inputs.states_home = StatesHome::disk;
+  const PlannedStep planned = plan_step(inputs, point.policy);
+  options.homes = planned.plan.groups;
+  Run run(architecture, options, planned.program);
+  run.step();
+  if (planned.plan.optimizer_overlap) run.step();  // the first one has no updates to hide
+  std::vector<Seconds> seconds;
+  std::vector<double> exposed_parts;
+  std::vector<OpTiming> timings;
+  for (int r = 0; r < repeats; ++r) {
+    StepOutcome outcome = run.step(true);
+    seconds.push_back(outcome.seconds);
+    exposed_parts.push_back(1 - busy(planned.program, outcome.timings, StreamId::compute) / outcome.seconds);
+    timings = std::move(outcome.timings);
+  }
+  Outcome result{.simulated = planned.simulation.step, .measured = median(seconds)};
+  const double simulated_exposed = planned.simulation.exposed / result.simulated;
+  result.exposed = simulated_exposed >= 0.15 && median(exposed_parts) >= 0.15;
+  const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+  fmt::print(
+      "{:<13} {:>16} {:>9} {:>5} {:>5} {:>2} {:>4} | {:>7.3f} s {:>6.0f}% | {:>6.3f} s {:>17} {:>6.0f}% | "
+      "{:>+5.1f}%\n",
+      point.policy, fmt::format("{:g}/{:g}/{:g}", point.links.h2d, point.links.d2h, point.links.duplex),
+      point.optimizer_rate > 0 ? fmt::format("{:.0f}", point.optimizer_rate / 1e6) : std::string("-"),
+      point.disk > 0 ? fmt::format("{:g}", point.disk) : std::string("-"), point.slots,
+      planned.plan.batch.micro_batch, planned.plan.optimizer_overlap ? "yes" : "no", result.simulated,
+      100 * simulated_exposed, result.measured, fmt::format("({:.3f}..{:.3f})", *fastest, *slowest),
+      100 * median(exposed_parts), 100 * result.error());
+  std::fflush(stdout);
+  if (verbose) print_ops(planned, timings, {.costs = costs, .machine = machine});
+  return result;
+}
+
+// The nearest-rank 95th percentile.
+double percentile_95(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(values.size()))) - 1];
+}
+
+int prediction_error(const std::string& file, bool quick, bool verbose) {
+  const Architecture architecture = llama_135m(kLayers, kVocab);
+  const CostTable costs = file.empty() ? measure(architecture, quick) : read_cost_table(file);
+  print_heading(costs);
+  std::vector<double> errors;
+  int exposed = 0, ranked = 0, wrong = 0;
+  for (const std::vector<Point>& machine : prediction_points()) {
+    std::vector<Outcome> outcomes;
+    for (const Point& point : machine) {
+      outcomes.push_back(run_point(point, architecture, costs, quick ? 1 : 5, verbose));
+      errors.push_back(std::abs(outcomes.back().error()));
+      exposed += outcomes.back().exposed ? 1 : 0;
+    }
+    for (std::size_t a = 0; a < outcomes.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) {
+        const Outcome &one = outcomes[a], &other = outcomes[b];
+        if (std::max(one.measured, other.measured) <= 1.08 * std::min(one.measured, other.measured)) continue;
+        ++ranked;
+        if ((one.measured < other.measured) == (one.simulated < other.simulated)) continue;
+        ++wrong;
+        fmt::print("  {} and {} change places\n", machine[a].policy, machine[b].policy);
+      }
+  }
+  const double middle = median(errors), tail = percentile_95(errors);
+  fmt::print("load average {:.1f}; {} points, {} with 15 % or more of the step exposed\n", load_average(),
+             errors.size(), exposed);
+  fmt::print("error of the simulated step: median {:.1f} % (bar 5 %), 95th percentile {:.1f} % (bar 12 %)\n",
+             100 * middle, 100 * tail);
+  fmt::print("{} pairs of policies differ by more than 8 %, {} of them are ranked wrongly (bar 0)\n", ranked,
+             wrong);
+  const bool holds = middle <= 0.05 && tail <= 0.12 && wrong == 0 && errors.size() >= 30 && exposed >= 8;
+  fmt::print("prediction-error: {}\n", holds ? "PASS" : "FAIL");
+  return holds ? 0 : 1;
+}
 
 int simulator_error(const std::string& file, bool quick, bool verbose) {
   const int repeats = quick ? 1 : 5;
@@ -69,55 +203,13 @@ int simulator_error(const std::string& file, bool quick, bool verbose) {
       {"auto", {.h2d = 2, .d2h = 2}, 4, 0, 0, {130'000'000}},
       {"auto", {.h2d = 0.3, .d2h = 0.3, .duplex = 0.4}, 4, 0, 25e6, {130'000'000}},
   };
-  fmt::print("costs: {}, {}\n", costs.source, costs.machine);
-  fmt::print(
-      "model: {} layers of SmolLM2-135M's sizes, {} tokens, bf16; emulated device, one core computes, one "
-      "does the rest\n",
-      kLayers, kVocab);
-  fmt::print("{:<12} {:>16} {:>9} {:>5} {:>2} {:>4} | {:>9} {:>7} | {:>8} {:>17} {:>7} | {:>6}\n", "policy",
-             "GB/s up/down/cap", "opt, M/s", "slots", "mb", "hide", "simulated", "exposed", "measured",
-             "range", "exposed", "error");
+  print_heading(costs);
   std::vector<double> errors;
   int exposed = 0;
   for (const Point& point : points) {
-    const CpuDeviceOptions device = split_device(point.links, point.capacity);
-    SessionOptions options = session_options(device, kSlotTokens);
-    options.optimizer_rate = point.optimizer_rate;
-    const BatchGeometry batch{
-        .slots = point.slots, .slot_tokens = kSlotTokens, .micro_batch = point.micro_batch};
-    Machine machine = machine_of(device);
-    machine.optimizer_rate = point.optimizer_rate;
-    const PlannedStep planned =
-        plan_step(planning_inputs(architecture, options, machine, costs, batch), point.policy);
-    Run run(architecture, options, planned.program);
-    run.step();
-    if (planned.plan.optimizer_overlap) run.step();  // the first one has no updates to hide
-    std::vector<Seconds> seconds;
-    std::vector<double> exposed_parts;
-    std::vector<OpTiming> timings;
-    for (int r = 0; r < repeats; ++r) {
-      StepOutcome outcome = run.step(true);
-      seconds.push_back(outcome.seconds);
-      exposed_parts.push_back(1 -
-                              busy(planned.program, outcome.timings, StreamId::compute) / outcome.seconds);
-      timings = std::move(outcome.timings);
-    }
-    const Seconds measured = median(seconds), simulated = planned.simulation.step;
-    const double error = (simulated - measured) / measured;
-    const double simulated_exposed = planned.simulation.exposed / simulated;
-    errors.push_back(std::abs(error));
-    exposed += simulated_exposed >= 0.15 && median(exposed_parts) >= 0.15 ? 1 : 0;
-    const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
-    fmt::print(
-        "{:<12} {:>16} {:>9} {:>5} {:>2} {:>4} | {:>7.3f} s {:>6.0f}% | {:>6.3f} s {:>17} {:>6.0f}% | "
-        "{:>+5.1f}%\n",
-        point.policy, fmt::format("{:g}/{:g}/{:g}", point.links.h2d, point.links.d2h, point.links.duplex),
-        point.optimizer_rate > 0 ? fmt::format("{:.0f}", point.optimizer_rate / 1e6) : std::string("-"),
-        point.slots, planned.plan.batch.micro_batch, planned.plan.optimizer_overlap ? "yes" : "no", simulated,
-        100 * simulated_exposed, measured, fmt::format("({:.3f}..{:.3f})", *fastest, *slowest),
-        100 * median(exposed_parts), 100 * error);
-    std::fflush(stdout);
-    if (verbose) print_ops(planned, timings, {.costs = costs, .machine = machine});
+    const Outcome outcome = run_point(point, architecture, costs, repeats, verbose);
+    errors.push_back(std::abs(outcome.error()));
+    exposed += outcome.exposed ? 1 : 0;
   }
   const double middle = median(errors);
   fmt::print(
@@ -139,11 +231,13 @@ int main(int argc, char** argv) {
   const bool quick = take("--quick"), ops = take("--ops");
   try {
     if (words.size() == 2 && words[0] == "calibrate") return calibrate(words[1], quick);
+    if (!words.empty() && words[0] == "prediction" && words.size() <= 2)
+      return prediction_error(words.size() == 2 ? words[1] : "", quick, ops);
     if (words.size() <= 1) return simulator_error(words.empty() ? "" : words[0], quick, ops);
   } catch (const std::exception& error) {
     fmt::print(stderr, "simulator_bench: {}\n", error.what());
     return 1;
   }
-  fmt::print(stderr, "usage: simulator_bench [--quick] [--ops] [calibrate] [FILE]\n");
+  fmt::print(stderr, "usage: simulator_bench [--quick] [--ops] [calibrate|prediction] [FILE]\n");
   return 2;
 }
