@@ -31,6 +31,7 @@ EMBEDDING = VOCAB * HIDDEN
 PARAMETERS = LAYERS * LAYER + 2 * EMBEDDING
 STATE_BYTES = 14 * PARAMETERS + 2 * EMBEDDING  # host: weight, gradient, residual and two moments; an fp32 gradient there
 PACED_STEP = re.compile(r"^step, s +([0-9.]+) +([0-9.]+)", re.M)
+PARTS = re.compile(r"^(step|compute|exposed), s +([0-9.]+) +([0-9.]+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,11 @@ H800 = Host("H800", tflops=400, slots=72, link=50, optimizer=6e9, device=0.95 * 
             disk_write=5, micro_batch=24)
 RTX3090 = Host("RTX 3090", tflops=65, slots=2, link=24, optimizer=2.5e9, device=0.95 * 25.77 - 1, pool=32, disk_read=3,
                disk_write=2.5, micro_batch=1)
+
+
+def parts(text):
+    """The simulated seconds of a step that `train` printed: step, compute, exposed."""
+    return {match.group(1): float(match.group(2)) for match in PARTS.finditer(text)}
 
 
 @dataclasses.dataclass
