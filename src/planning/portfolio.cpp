@@ -207,6 +207,8 @@ std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::stri
   const std::int64_t most = most_level_on_disk(inputs);
   const bool all_states = inputs.states_home == StatesHome::disk;
   if (most < (all_states ? groups : 1)) {
+    if (!all_states)  // boundaries and stashes may need less
+      if (std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches)) return step;
     inputs.context.homes = groups_on_disk(groups, layers);
     fail(ExitCode::does_not_fit,
          "the scratch folder has {} free and all optimizer states need {} there; give a {} with more room{}",

@@ -57,6 +57,12 @@ TEST(ActivationsOnDisk, ArePlannedWhereNothingElseFits) {
       boundary.disk_micro_batches = std::max<std::int64_t>(0, boundary.disk_micro_batches - 1);
     EXPECT_TRUE(error_of([&] { use_plan(inputs, less); }).has_value());
     EXPECT_EQ(to_json(plan_from_json(to_json(step.plan), "again")), to_json(step.plan));
+    // A disk that has room for these alone is enough.
+    PlanningInputs small_disk = inputs;
+    small_disk.find_disk = {};
+    small_disk.machine.disk_capacity = step.program.disk_bytes;
+    small_disk.machine.disk_read = small_disk.machine.disk_write = 1;
+    EXPECT_EQ(to_json(plan_step(small_disk, "auto").plan), to_json(step.plan));
     // A run that may not write so much is planned all the same, since nothing else fits, but to write less.
     inputs.most_disk_writes = {1};
     const PlannedStep sparing = plan_step(inputs, "auto");
