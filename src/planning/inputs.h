@@ -25,7 +25,8 @@ enum class StatesHome : std::uint8_t {
 };
 
 struct PlanningInputs {
-  LoweringContext context;  // homes: as the planner finds them
+  LoweringContext context;       // homes: as the planner finds them, or
+  bool homes_are_fixed = false;  // everything of the groups lives where context.homes says already
   Machine machine;
   CostTable costs;  // for batch.slot_tokens
   WorkspaceFunction workspace;

@@ -255,6 +255,11 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   std::vector<std::int64_t> sizes{batch.micro_batch};
   if (batch.micro_batch == 0) sizes = micro_batch_sizes(batch.slots, most_calls);
 
+  if (inputs.homes_are_fixed) {
+    if (std::optional<PlannedStep> step = plan_with_homes(inputs, policy, sizes)) return std::move(*step);
+    batch.micro_batch = sizes.back();
+    throw Error(ExitCode::does_not_fit, smallest_change(inputs, batch, policy));
+  }
   PlanningInputs without_disk = inputs;
   without_disk.machine.disk_capacity = {};
   if (inputs.states_home != StatesHome::disk)

@@ -50,8 +50,7 @@ Replanner::Replanner(PlanningInputs inputs, std::string policy, PlannedStep plan
   inputs_.machine = planned_.machine;
   inputs_.context.homes = planned_.plan.groups;
   inputs_.batch = planned_.plan.batch;
-  inputs_.states_home = StatesHome::host;  // what is on disk, homes say
-  inputs_.find_disk = {};
+  inputs_.homes_are_fixed = true;
   usual_.fill(1);
 }
 
@@ -114,6 +113,16 @@ void Replanner::correct(const Observation& seen) {
     *cost *= host;
 }
 
+// None where the planner finds none: a run that goes on does not end for that.
+std::optional<PlannedStep> Replanner::other_plan() const {
+  try {
+    return plan_step(inputs_, policy_);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::does_not_fit) throw;
+    return std::nullopt;
+  }
+}
+
 bool Replanner::plan_again(const Observation& seen) {
   correct(seen);
   std::string found = fmt::format("steps take {:.3g} s instead of {:.3g} s", seen.seconds, expected_);
@@ -126,16 +135,16 @@ bool Replanner::plan_again(const Observation& seen) {
       simulate(planned_.program, {.costs = inputs_.costs,
                                   .machine = inputs_.machine,
                                   .supervised_fraction = inputs_.supervised_fraction});
-  PlannedStep next = plan_step(inputs_, policy_);
-  const bool better =
-      next.simulation.step < as_it_is.step * (1 - kWorthIt) && next.plan.groups == planned_.plan.groups;
+  const std::optional<PlannedStep> next = other_plan();
+  const bool better = next && next->simulation.step < as_it_is.step * (1 - kWorthIt) &&
+                      next->plan.groups == planned_.plan.groups;
   why_ = better ? fmt::format("{}: a plan of policy {} takes over, simulated {:.3g} s instead of {:.3g} s",
-                              found, next.plan.policy, next.simulation.step, as_it_is.step)
+                              found, next->plan.policy, next->simulation.step, as_it_is.step)
                 : fmt::format("{}: no plan is faster", found);
   recent_.clear();
   ignored_ = kIgnored;
   if (better) {
-    planned_ = std::move(next);
+    planned_ = *next;
     expected_ = planned_.simulation.step;
     usual_.fill(1);
     in_vain_ = 0;

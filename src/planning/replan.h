@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ class Replanner {
   };
   [[nodiscard]] Observation median() const;
   void correct(const Observation& seen);
+  [[nodiscard]] std::optional<PlannedStep> other_plan() const;
   bool plan_again(const Observation& seen);
 
   PlanningInputs inputs_;
