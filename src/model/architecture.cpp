@@ -1,5 +1,5 @@
-// config.json of the Llama family -> Architecture. Whatever changes the maths and is not built here is
-// refused.
+// config.json -> Architecture. To train, whatever changes the maths and is not built here is refused; to
+// plan, only what has no known sizes.
 #include "model/architecture.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "formats/json.h"
 #include "model/config_document.h"
 #include "model/config_reader.h"
+#include "model/model_family.h"
 #include "model/rope_config.h"
 
 namespace lazytrain {
@@ -59,41 +60,59 @@ nlohmann::json parse_config(const std::filesystem::path& path) {
   return read_json(path, ExitCode::model_file);
 }
 
-void check_kind(const ConfigReader& config) {
+// Classes of language models: by name, since models that see too have other endings.
+bool is_language_model(const std::string& name) {
+  return name.ends_with("ForCausalLM") || name.ends_with("ForConditionalGeneration");
+}
+
+const ModelFamily& check_kind(const ConfigReader& config, Purpose purpose) {
   const auto type = config.text("model_type");
   if (!type) {
     fail(ExitCode::model_file,
          "{}: the key model_type is missing; is this the config.json of a language model?", config.where());
   }
-  if (*type != "llama") {
-    fail(ExitCode::model_file, "{}: model_type is {}; only models of the type 'llama' can be trained",
-         config.where(), shown(nlohmann::json(*type)));
+  const ModelFamily* family = find_family(*type);
+  if (family == nullptr && purpose == Purpose::plan) {
+    fail(ExitCode::model_file, "{}: model_type is {}; only models of the types {} can be planned",
+         config.where(), shown(nlohmann::json(*type)), family_names());
+  }
+  if (family == nullptr || (purpose == Purpose::train && !family->trainable)) {
+    fail(ExitCode::model_file, "{}: model_type is {}; {}only models of the type 'llama' can be trained",
+         config.where(), shown(nlohmann::json(*type)),
+         family == nullptr ? "" : "such models can be planned but not trained yet, ");
   }
   if (const nlohmann::json* classes = config.find("architectures"); classes != nullptr) {
     if (!classes->is_array()) {
       fail(ExitCode::model_file, "{}: architectures is {}; it must be a list of class names", config.where(),
            shown(*classes));
     }
-    if (!classes->empty() &&
-        std::find(classes->begin(), classes->end(), "LlamaForCausalLM") == classes->end()) {
-      fail(ExitCode::model_file, "{}: architectures names {}; only LlamaForCausalLM can be trained",
-           config.where(), shown(classes->front()));
+    const bool known = std::any_of(classes->begin(), classes->end(), [&](const nlohmann::json& name) {
+      if (!name.is_string()) return false;
+      return purpose == Purpose::train ? name == "LlamaForCausalLM"
+                                       : is_language_model(name.get<std::string>());
+    });
+    if (!classes->empty() && !known) {
+      fail(ExitCode::model_file, "{}: architectures names {}; only {}", config.where(),
+           shown(classes->front()),
+           purpose == Purpose::train ? "LlamaForCausalLM can be trained" : "language models can be planned");
     }
   }
+  return *family;
 }
 
 // Settings that change what the model computes and that nothing here implements.
-void refuse_unsupported(const ConfigReader& config) {
+void refuse_unsupported(const ConfigReader& config, Purpose purpose) {
   const std::string activation = config.text("hidden_act").value_or("silu");
   if (activation != "silu") {
-    fail(ExitCode::model_file, "{}: hidden_act is {}; only 'silu' can be trained", config.where(),
-         shown(nlohmann::json(activation)));
+    fail(ExitCode::model_file, "{}: hidden_act is {}; only 'silu' can be {}", config.where(),
+         shown(nlohmann::json(activation)), purpose == Purpose::train ? "trained" : "planned");
   }
   if (config.find("quantization_config") != nullptr) {
     fail(ExitCode::model_file,
          "{}: quantization_config is set, so the weights are quantised; take the model's unquantised version",
          config.where());
   }
+  if (purpose == Purpose::plan) return;
   if (const nlohmann::json* window = config.find("sliding_window");
       window != nullptr && config.flag("use_sliding_window", true)) {
     fail(ExitCode::model_file, "{}: sliding_window is {}; only full attention can be trained", config.where(),
@@ -120,7 +139,9 @@ void refuse_unsupported(const ConfigReader& config) {
 void check_total(const ConfigReader& config, const Architecture& a) {
   const auto number = [](std::int64_t size) { return static_cast<double>(size); };
   const double attention = number(a.heads + a.kv_heads) * number(a.head_dim) * 2;
-  const double layer = number(a.hidden) * (attention + 3 * number(a.ffn));
+  const double linear = number(a.linear.projected_width() + a.linear.value_width());
+  const double experts = number(a.experts.count) * number(a.experts.ffn) + number(a.experts.shared_ffn);
+  const double layer = number(a.hidden) * (attention + linear + 3 * (number(a.ffn) + experts));
   const double parameters = number(a.layers) * layer + 2 * number(a.vocab) * number(a.hidden);
   if (parameters <= kMostParameters) return;
   fail(ExitCode::model_file,
@@ -129,12 +150,15 @@ void check_total(const ConfigReader& config, const Architecture& a) {
        config.where(), parameters);
 }
 
-void read_sizes(const ConfigReader& config, Architecture& a) {
+void read_sizes(const ConfigReader& config, const ModelFamily& family, Architecture& a) {
   a.layers = config.required_size("num_hidden_layers", kMostLayers);
   a.hidden = config.required_size("hidden_size", kWidest);
-  a.ffn = config.required_size("intermediate_size", kWidestFfn);
+  // Where all layers have experts, there is no dense MLP.
+  a.ffn = family.experts ? config.size("intermediate_size", kWidestFfn).value_or(0)
+                         : config.required_size("intermediate_size", kWidestFfn);
   a.vocab = config.required_size("vocab_size", kLargestVocabulary);
-  a.max_position = config.size("max_position_embeddings", kMostPositions).value_or(2048);
+  a.max_position = config.size("max_position_embeddings", kMostPositions)
+                       .value_or(family.trainable ? 2048 : kMostPositions);
   a.heads = config.required_size("num_attention_heads", kMostHeads);
   a.kv_heads = config.size("num_key_value_heads", kMostHeads).value_or(a.heads);
   if (a.heads % a.kv_heads != 0) {
@@ -152,7 +176,6 @@ void read_sizes(const ConfigReader& config, Architecture& a) {
     }
     a.head_dim = a.hidden / a.heads;
   }
-  check_total(config, a);
   if (a.head_dim % 2 != 0 || a.head_dim > kWidestHead) {
     fail(ExitCode::model_file, "{}: head_dim is {}; it must be an even number up to {}", config.where(),
          a.head_dim, kWidestHead);
@@ -201,29 +224,49 @@ std::string read_dtype(const ConfigReader& config) {
   return dtype;
 }
 
+// Models that see keep the language model's settings in an object of their own; what stands outside (the tied
+// head, the class) counts where that does not say otherwise.
+std::optional<nlohmann::json> text_settings(const nlohmann::json& document) {
+  if (!document.is_object() || document.contains("hidden_size")) return std::nullopt;
+  const auto inner = document.find("text_config");
+  if (inner == document.end() || !inner->is_object()) return std::nullopt;
+  nlohmann::json settings = document;
+  settings.erase("text_config");
+  settings.update(*inner);
+  return settings;
+}
+
 }  // namespace
 
-Architecture architecture_of(const nlohmann::json& document, const std::string& where) {
-  const ConfigReader config(document, where);
-  check_kind(config);
-  refuse_unsupported(config);
+Architecture architecture_of(const nlohmann::json& document, const std::string& where, Purpose purpose) {
+  const std::optional<nlohmann::json> nested = text_settings(document);
+  const ConfigReader config(nested ? *nested : document, where, nested ? "text_config." : "");
+  const ModelFamily& family = check_kind(config, purpose);
+  refuse_unsupported(config, purpose);
 
   Architecture a;
-  a.model_type = "llama";
-  read_sizes(config, a);
+  a.model_type = family.model_type;
+  read_sizes(config, family, a);
+  if (purpose == Purpose::train) {
+    a.attention_bias = a.output_bias = config.flag("attention_bias", false);
+    a.mlp_bias = config.flag("mlp_bias", false);
+  } else {
+    read_layers(config, family, a);
+  }
+  check_total(config, a);
+  if (a.ffn == 0 && (a.layers_of(LayerKind::attention) > 0 || a.layers_of(LayerKind::linear_attention) > 0))
+    a.ffn = config.required_size("intermediate_size", kWidestFfn);
   a.tied_head = config.flag("tie_word_embeddings", false);
-  a.attention_bias = a.output_bias = config.flag("attention_bias", false);
-  a.mlp_bias = config.flag("mlp_bias", false);
   a.rms_epsilon = config.number("rms_norm_eps", 0.0, 1.0).value_or(1e-6);
-  a.rope = read_rope(config);
+  if (purpose == Purpose::train) a.rope = read_rope(config);
   read_tokens(config, a);
   a.checkpoint_dtype = read_dtype(config);
   return a;
 }
 
-Architecture read_architecture(const std::filesystem::path& folder_or_config) {
+Architecture read_architecture(const std::filesystem::path& folder_or_config, Purpose purpose) {
   const std::filesystem::path path = config_path(folder_or_config);
-  return architecture_of(parse_config(path), path.string());
+  return architecture_of(parse_config(path), path.string(), purpose);
 }
 
 }  // namespace lazytrain

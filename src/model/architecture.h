@@ -68,7 +68,7 @@ struct Experts {
 };
 
 struct Architecture {
-  std::string model_type;  // "llama"
+  std::string model_type;  // "llama", "qwen3_5_text"
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0;
   std::int64_t max_position = 0;
   bool tied_head = false;       // lm_head is the embedding matrix
@@ -114,10 +114,16 @@ struct Architecture {
   }
 };
 
+// What an architecture is read for. A step can be planned of more models than can be trained.
+enum class Purpose : std::uint8_t { train, plan };
+
 // Reads config.json of a folder (or the file itself). Old and new spellings (rope_theta / rope_scaling /
-// rope_parameters, torch_dtype / dtype, text eos lists). Anything the program cannot train exactly as
-// transformers would is refused in one sentence, Error(model_file), naming the key; unknown keys are ignored.
-Architecture read_architecture(const std::filesystem::path& folder_or_config);
+// rope_parameters, torch_dtype / dtype, text eos lists, settings inside text_config). Anything the program
+// cannot train exactly as transformers would is refused in one sentence, Error(model_file), naming the key;
+// unknown keys are ignored. Purpose::plan refuses only what has no known bytes or operations; of a model that
+// sees too, it is about the language model alone, and `rope` is left as it is: no plan depends on it.
+Architecture read_architecture(const std::filesystem::path& folder_or_config,
+                               Purpose purpose = Purpose::train);
 
 // One tensor inside a parameter group's flat buffer.
 struct ParameterTensor {

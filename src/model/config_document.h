@@ -9,6 +9,7 @@
 namespace lazytrain {
 
 // What read_architecture does with a file; `where` names the document's origin in errors.
-Architecture architecture_of(const nlohmann::json& document, const std::string& where);
+Architecture architecture_of(const nlohmann::json& document, const std::string& where,
+                             Purpose purpose = Purpose::train);
 
 }  // namespace lazytrain

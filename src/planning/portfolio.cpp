@@ -88,7 +88,11 @@ std::vector<std::int64_t> micro_batch_sizes(std::int64_t slots, std::int64_t mos
 void check_step_size(const Architecture& a, const BatchGeometry& batch) {
   constexpr double kMostBytes = 1e18;
   const auto number = [](std::int64_t size) { return static_cast<double>(size); };
-  const double width = number(a.vocab) + number(a.hidden) + 2 * number(a.ffn) + number(a.qkv_width());
+  double inside = 0;
+  for (const LayerKind kind : kLayerKinds)
+    if (a.layers_of(kind) > 0)
+      inside = std::max(inside, 2 * number(a.mlp_width(kind)) + number(a.projected_width(kind)));
+  const double width = number(a.vocab) + number(a.hidden) + inside;
   const double rows = number(batch.slots) * number(batch.slot_tokens);
   if (rows * (width + number(batch.slot_tokens)) * 16 > kMostBytes) fail_bytes_overflow();
 }

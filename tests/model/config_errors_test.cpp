@@ -38,8 +38,12 @@ std::string refusal_without(const std::string& key) {
 }
 
 TEST(ConfigErrors, OtherModels) {
-  EXPECT_EQ(refusal("model_type", "qwen3"),
-            ": model_type is \"qwen3\"; only models of the type 'llama' can be trained");
+  EXPECT_EQ(
+      refusal("model_type", "qwen3"),
+      ": model_type is \"qwen3\"; such models can be planned but not trained yet, only models of the type "
+      "'llama' can be trained");
+  EXPECT_EQ(refusal("model_type", "gpt2"),
+            ": model_type is \"gpt2\"; only models of the type 'llama' can be trained");
   EXPECT_EQ(refusal_without("model_type"),
             ": the key model_type is missing; is this the config.json of a language model?");
   EXPECT_EQ(refusal("architectures", Json::array({"LlamaForSequenceClassification"})),
