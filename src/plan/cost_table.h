@@ -10,6 +10,7 @@
 
 #include "core/units.h"
 #include "model/architecture.h"
+#include "plan/machine.h"
 
 namespace lazytrain {
 
@@ -18,7 +19,8 @@ inline constexpr std::size_t kStashLevelCount = 4;
 // Seconds of one layer on one slot; an op on m slots takes m times as much.
 struct LayerCosts {
   Seconds forward = 0;
-  // Re-forward that computes what a stash of this level lacks; without the down-projection, and with it.
+  // Re-forward that computes what a stash of this level lacks, without the down-projection. Level all lacks
+  // nothing: what is there is the elementwise work that its backward repeats, where `backward` leaves it out.
   std::array<Seconds, kStashLevelCount> recompute{};
   Seconds down_projection = 0;
   Seconds backward = 0;
@@ -69,6 +71,16 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
 
 // Multiplies what the compute stream does by `factor`.
 void scale_compute(CostTable& costs, double factor);
+
+// For a machine known by its file alone: matrix products at machine.tflops, softmax attention over a slot
+// that is one document at half of it and linear attention at an eighth, elementwise work at
+// machine.device_memory, the optimizer at its rate, other host work at host memory's. The rates must be above
+// 0 (read_machine).
+CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tokens, const Machine& machine);
+
+// Scratch of layers that nothing here computes yet, for `rows` tokens a call; head and decode stay 0.
+WorkspaceBytes modelled_layer_workspace(const Architecture& architecture, std::int64_t rows,
+                                        std::int64_t type_bytes);
 
 nlohmann::json to_json(const CostTable& costs);
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& where);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "formats/json.h"
 #include "plan/json_fields.h"
 
 namespace lazytrain {
@@ -26,6 +27,8 @@ nlohmann::json to_json(const Machine& machine) {
           {"h2d_gbps", machine.h2d},
           {"d2h_gbps", machine.d2h},
           {"duplex_gbps", machine.duplex},
+          {"tflops", machine.tflops},
+          {"device_memory_gbps", machine.device_memory},
           {"optimizer_parameters_per_s", machine.optimizer_rate},
           {"compute_threads", machine.compute_threads},
           {"host_threads", machine.host_threads},
@@ -51,10 +54,32 @@ Machine machine_from_json(const nlohmann::json& json, const std::string& where) 
   machine.h2d = fields.number("h2d_gbps", 0, 1e5);
   machine.d2h = fields.number("d2h_gbps", 0, 1e5);
   machine.duplex = fields.number("duplex_gbps", 0, 2e5);
+  machine.tflops = fields.number("tflops", 0, 1e5);
+  machine.device_memory = fields.number("device_memory_gbps", 0, 1e6);
   machine.optimizer_rate = fields.number("optimizer_parameters_per_s", 0, 1e15);
   machine.compute_threads = static_cast<int>(fields.integer("compute_threads", 1, 4096));
   machine.host_threads = static_cast<int>(fields.integer("host_threads", 1, 4096));
   machine.split_cores = fields.boolean("split_cores", false);
+  return machine;
+}
+
+Machine read_machine(const std::filesystem::path& path) {
+  const std::string where = path.string();
+  Machine machine = machine_from_json(read_json(path, ExitCode::usage), where);
+  const auto require = [&](double rate, const char* key, const char* why) {
+    if (rate > 0) return;
+    fail(ExitCode::usage, "{}: '{}' is 0; {} needs a rate above 0", where, key, why);
+  };
+  require(machine.tflops, "tflops", "a modelled step");
+  require(machine.device_memory, "device_memory_gbps", "a modelled step");
+  if (machine.tiers == TierModel::tiered) {
+    require(machine.h2d, "h2d_gbps", "a machine with a device of its own");
+    require(machine.d2h, "d2h_gbps", "a machine with a device of its own");
+  }
+  if (machine.disk_capacity.value > 0) {
+    require(machine.disk_read, "disk_read_gbps", "a machine with a disk");
+    require(machine.disk_write, "disk_write_gbps", "a machine with a disk");
+  }
   return machine;
 }
 

@@ -31,6 +31,9 @@ struct Machine {
   double host_memory = 0;
   // GB/s; 0 = not limited by the link (an unpaced emulation copies at memory speed, see CostTable).
   double h2d = 0, d2h = 0, duplex = 0;
+  // What matrix products sustain on the device (TFLOP/s, bf16), and its memory's GB/s; 0 = not known. Only
+  // modelled costs need them.
+  double tflops = 0, device_memory = 0;
   double optimizer_rate = 0;  // parameters per second of UpdateLayer, 0 = as measured in the CostTable
   int compute_threads = 1, host_threads = 1;
   bool split_cores = false;
@@ -39,5 +42,9 @@ struct Machine {
 nlohmann::json to_json(const Machine& machine);
 // Throws Error(usage) naming a missing, negative or absurd entry; `where` is the file in the message.
 Machine machine_from_json(const nlohmann::json& json, const std::string& where);
+
+// A machine file from which a step can be planned without the machine: the rates that modelled costs need,
+// and those of links and disk where it has them, must be above 0. Throws Error(usage) naming the key.
+Machine read_machine(const std::filesystem::path& path);
 
 }  // namespace lazytrain

@@ -120,8 +120,11 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
       return overhead + slots * (layer.recompute[static_cast<std::size_t>(op.stash)] +
                                  (op.full ? layer.down_projection : 0));
     }
-    case OpKind::backward:
-      return overhead + slots * costs.of(program.kind_of(op)).backward;
+    case OpKind::backward: {
+      const LayerCosts& layer = costs.of(program.kind_of(op));
+      constexpr auto all = static_cast<std::size_t>(StashLevel::all);
+      return overhead + slots * (layer.backward + (op.stash == StashLevel::all ? layer.recompute[all] : 0));
+    }
     case OpKind::head_forward_backward:
       return overhead + slots * costs.head * input.supervised_fraction;
     case OpKind::head_forward:

@@ -2,16 +2,31 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
 
 namespace lazytrain {
+namespace {
+
+// What layers/ computes; other layers can be planned, with modelled scratch.
+bool is_computed(const Architecture& a) {
+  return a.layers_of(LayerKind::attention) == a.layers && !a.query_key_norm && !a.attention_gate;
+}
+
+}  // namespace
 
 WorkspaceBytes workspace_bytes(const Architecture& architecture, DataType type, std::int64_t slots,
                                std::int64_t slot_tokens, std::int64_t sequences) {
-  const DecoderLayer layer(architecture, type);
   const Head head(architecture, type);
   const std::int64_t rows = slots * slot_tokens;
+  if (!is_computed(architecture)) {
+    check(sequences == 0, "layers that nothing computes do not generate");
+    WorkspaceBytes modelled = modelled_layer_workspace(architecture, rows, size_of(type));
+    modelled.head = head.workspace(slot_tokens);
+    return modelled;
+  }
+  const DecoderLayer layer(architecture, type);
   WorkspaceBytes bytes{.forward = layer.forward_workspace(rows),
                        .recompute = layer.recompute_workspace(rows),
                        .backward = layer.backward_workspace(rows),

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "formats/json.h"
 #include "plan/plan_support.h"
 
 namespace lazytrain {
@@ -177,6 +178,38 @@ TEST(Machine, RoundTripAndRefusals) {
             "m.json: 'device_capacity' is -1; it must lie between 1 and 1125899906842624");
   EXPECT_EQ(refusal("h2d_gbps", -0.5), "m.json: 'h2d_gbps' is -0.5; it must lie between 0 and 100000");
   EXPECT_NE(refusal("host_threads", 0), "");
+  EXPECT_EQ(refusal("tflops", 1e6), "m.json: 'tflops' is 1000000; it must lie between 0 and 100000");
+}
+
+TEST(Machine, AFileToPlanFromHasEveryRateThatCosts) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "lazytrain-machine.json";
+  Machine machine;
+  machine.device_capacity = machine.host_capacity = machine.disk_capacity = {std::int64_t{1} << 40};
+  machine.h2d = machine.d2h = machine.disk_read = machine.disk_write = machine.tflops =
+      machine.device_memory = 1;
+  const auto refusal = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = to_json(machine);
+    json[key] = value;
+    if (value.is_null()) json.erase(key);
+    write_json(path, json);
+    const std::string sentence = message([&] { read_machine(path); });
+    return sentence.empty() ? sentence : sentence.substr(path.string().size());
+  };
+  EXPECT_EQ(refusal("name", "good"), "");
+  EXPECT_EQ(refusal("tflops", 0), ": 'tflops' is 0; a modelled step needs a rate above 0");
+  EXPECT_EQ(refusal("tflops", nullptr), ": key 'tflops' is missing");
+  EXPECT_EQ(refusal("device_memory_gbps", -3),
+            ": 'device_memory_gbps' is -3; it must lie between 0 and 1000000");
+  EXPECT_EQ(refusal("h2d_gbps", 0),
+            ": 'h2d_gbps' is 0; a machine with a device of its own needs a rate above 0");
+  EXPECT_EQ(refusal("disk_write_gbps", 0),
+            ": 'disk_write_gbps' is 0; a machine with a disk needs a rate above 0");
+  EXPECT_EQ(refusal("device_capacity", 0),
+            ": 'device_capacity' is 0; it must lie between 1 and 1125899906842624");
+  write_json(path, nlohmann::json::array());
+  EXPECT_EQ(message([&] { read_machine(path); }), path.string() + ": a JSON object is expected here");
+  std::filesystem::remove(path);
+  EXPECT_NE(message([&] { read_machine(path); }), "");
 }
 
 TEST(CostTable, RoundTripFingerprintAndRefusals) {
@@ -223,6 +256,77 @@ TEST(CostTable, ModelledCostsByHand) {
   EXPECT_NEAR(costs.of(LayerKind::attention).recompute[2], 8 * attention / 1e9, 1e-15);
   EXPECT_EQ(costs.of(LayerKind::attention).recompute[3], 0);
   EXPECT_NEAR(costs.head_forward, 8 * 2 * 32 * 48 / 1e9, 1e-15);
+}
+
+// The figures are those of the planner's research prototype (its function build, one slot of 1,024 tokens).
+TEST(CostTable, AMachineFileGivesThePrototypesCosts) {
+  const auto near = [](Seconds value, Seconds expected) { EXPECT_NEAR(value, expected, 1e-12 * expected); };
+  Machine h800;
+  h800.tflops = 400;
+  h800.device_memory = 2700;
+  h800.optimizer_rate = 6e9;
+  Architecture qwen;  // Qwen3.6-27B
+  qwen.layers = 4;
+  qwen.hidden = 5120;
+  qwen.ffn = 17408;
+  qwen.heads = 24;
+  qwen.kv_heads = 4;
+  qwen.head_dim = 256;
+  qwen.attention_gate = true;
+  qwen.vocab = 248320;
+  qwen.linear = {.key_heads = 16, .value_heads = 48, .key_dim = 128, .value_dim = 128, .taps = 4};
+  qwen.kinds = {LayerKind::linear_attention, LayerKind::linear_attention, LayerKind::linear_attention,
+                LayerKind::attention};
+  const CostTable costs = modelled_costs(qwen, 1024, h800);
+  const LayerCosts& linear = costs.of(LayerKind::linear_attention);
+  near(linear.forward, 0.0021845612953599997);
+  near(linear.backward, 0.0043545264128);
+  near(linear.down_projection, 0.0004563402752);
+  near(linear.recompute[0], 0.0017282210201599998);
+  near(linear.recompute[1], 0.0009881780224);
+  near(linear.recompute[2], 0.00059156463616);
+  near(linear.recompute[3], 8.8080384e-05);
+  const LayerCosts& attention = costs.of(LayerKind::attention);
+  near(attention.forward, 0.00209614536704);
+  near(attention.backward, 0.0041615884288);
+  near(attention.recompute[0], 0.0016398050918400003);
+  near(attention.recompute[2], 0.0005031487078400001);
+  near(costs.head, 0.019528679424);
+  EXPECT_EQ(costs.update_per_parameter, 1 / 6e9);
+  EXPECT_EQ(costs.source, "modelled");
+  // Its working sets of a forward, and of a backward beside what is stashed.
+  const WorkspaceBytes workspace = modelled_layer_workspace(qwen, 1024, 2);
+  EXPECT_EQ(workspace.forward.value, 148'897'792);
+  EXPECT_EQ(workspace.backward.value, 344'129'536 - 128'122'880);
+
+  Machine rtx3090;
+  rtx3090.tflops = 65;
+  rtx3090.device_memory = 780;
+  Architecture dense;  // Qwen2.5-14B
+  dense.layers = 1;
+  dense.hidden = 5120;
+  dense.ffn = 13824;
+  dense.heads = 40;
+  dense.kv_heads = 8;
+  dense.head_dim = 128;
+  dense.vocab = 152064;
+  const CostTable slow = modelled_costs(dense, 1024, rtx3090);
+  near(slow.of(LayerKind::attention).forward, 0.009382012770461537);
+  near(slow.of(LayerKind::attention).backward, 0.018739666313846153);
+  near(slow.of(LayerKind::attention).recompute[1], 0.004687618678153846);
+  near(slow.head, 0.07359261270646154);
+}
+
+TEST(CostTable, AWindowShortensAttentionAlone) {
+  Machine machine;
+  machine.tflops = machine.device_memory = 1;
+  Architecture a = small_architecture(1, true);
+  const Seconds full = modelled_costs(a, 64, machine).of(LayerKind::attention).forward;
+  a.window = 64;
+  EXPECT_EQ(modelled_costs(a, 64, machine).of(LayerKind::attention).forward, full);
+  a.window = 16;  // on average 14 keys a row instead of 32: 8 operations each, 64 rows of 32 elements
+  EXPECT_NEAR(full - modelled_costs(a, 64, machine).of(LayerKind::attention).forward, 8 * 32 * 18 * 64 / 1e12,
+              1e-15);
 }
 
 TEST(CostTable, OtherKindsOfLayersAreKeptBesideTheFirst) {
