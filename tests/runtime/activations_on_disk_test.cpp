@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, ActivationsOnDisk,
                          });
 
 // Boundaries 1 to 4, 24 rows of 64 values in two bytes a slot: 3072 bytes, one block of the disk.
-TEST(ActivationsOnDiskOf, AnEmulatedDiskTakeTheTimeOfTheirBytes) {
+TEST(DiskOfActivations, TakesItsTimeWhereItIsEmulated) {
   constexpr double kRate = 0.4e-3;  // GB/s
   constexpr std::int64_t kBytes = 4 * kSlots * 4096;
   SessionOptions options = options_of(MemoryModel::emulated);
@@ -121,7 +121,7 @@ TEST(ActivationsOnDiskOf, AnEmulatedDiskTakeTheTimeOfTheirBytes) {
   EXPECT_GE(outcome.seconds, (2 * kBytes - 2 * 4096) / (kRate * 1e9));
 }
 
-TEST(ActivationsOnDiskOf, ADiskThatFailsEndTheStepInItsSentence) {
+TEST(DiskOfActivations, EndsTheStepInASentenceWhereItFails) {
   const Folder folder;
   EXPECT_TRUE(in_child([&] {
     SessionOptions options = options_of(MemoryModel::emulated);
@@ -144,7 +144,7 @@ TEST(ActivationsOnDiskOf, ADiskThatFailsEndTheStepInItsSentence) {
   }));
 }
 
-TEST(ActivationsOnDiskOf, AFolderWithoutRoomAreRefusedBeforeTheStep) {
+TEST(DiskOfActivations, IsRefusedBeforeTheStepWhereItHasNoRoom) {
   SessionOptions options = options_of(MemoryModel::emulated);
   const Architecture architecture = tiny_architecture(true, kLayers);
   Plan plan = plan_of(architecture, 1, 1, StashLevel::all, {1, 1});
