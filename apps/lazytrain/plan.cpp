@@ -180,6 +180,10 @@ void add_plan(CLI::App& app, Action& action) {
   add("--host-pool", files.host_pool,
       "host memory for boundaries and stashes, e.g. 16GB, beside weights, states and gradients (default: the "
       "machine's host_capacity for all)");
+  add("--disk", files.disk,
+      "scratch disk to use wherever it makes a step faster, e.g. 1TB (default: the machine's disk_capacity, "
+      "used "
+      "only for what has no other room)");
   add("--overlap", files.optimizer_overlap, "hide the optimizer before the next forward: auto, on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();

@@ -18,11 +18,12 @@ SessionOptions session_options(const PlanFiles& files, const Architecture& archi
   return options;
 }
 
-// What weights, states and gradients take on the host, and the arrays of the batch; with `pool` for
-// boundaries and stashes.
+// What weights, states and gradients take on the host, with the batch's arrays and the rows of the embedding
+// that go in and out; and `pool` for boundaries and stashes.
 Bytes host_capacity(const LoweringContext& context, const BatchGeometry& batch, Bytes pool) {
   const Bytes arrays{batch.slots * batch.slot_tokens * (kHostBatchArrays + 1) * 4};
-  return lower_update_only(context).host_bytes + gradient_rows_bytes(context, batch) + arrays + pool;
+  const Bytes rows{batch.slots * batch.slot_tokens * context.architecture.hidden * context.type_bytes};
+  return lower_update_only(context).host_bytes + gradient_rows_bytes(context, batch) + rows + arrays + pool;
 }
 
 }  // namespace
@@ -56,6 +57,13 @@ PlanningInputs planning_inputs(const PlanFiles& files) {
            files.machine);
     inputs.machine.host_capacity =
         host_capacity(inputs.context, inputs.batch, parse_bytes(files.host_pool, "--host-pool"));
+  }
+  if (!files.disk.empty()) {
+    inputs.machine.disk_capacity = parse_bytes(files.disk, "--disk");
+    if (inputs.machine.disk_capacity.value > 0 && (machine.disk_read <= 0 || machine.disk_write <= 0))
+      fail(ExitCode::usage, "--disk: {} gives no rates of a disk; set its disk_read_gbps and disk_write_gbps",
+           files.machine);
+    inputs.disk_for_speed = true;
   }
   return inputs;
 }

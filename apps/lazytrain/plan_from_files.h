@@ -13,9 +13,10 @@ struct PlanFiles {
   std::string model, machine;  // folder with a config.json; machine file
   std::int64_t slots = 0, slot_tokens = 0;
   std::string policy = "auto";
-  std::int64_t micro_batch = 0;            // 0: the planner's choice
-  std::string optimizer = "adamw_torch";   // as the key optim of run.yaml
-  std::string host_pool;                   // not empty: replaces the machine's host capacity
+  std::int64_t micro_batch = 0;           // 0: the planner's choice
+  std::string optimizer = "adamw_torch";  // as the key optim of run.yaml
+  std::string host_pool;                  // not empty: replaces the machine's host capacity
+  std::string disk;  // not empty: a disk of this size, used wherever it makes a step faster
   std::string optimizer_overlap = "auto";  // auto, on or off
   double supervised_fraction = 1;
 };

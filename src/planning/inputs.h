@@ -36,6 +36,8 @@ struct PlanningInputs {
   StatesHome states_home = StatesHome::automatic;
   // Fills in the machine's disk. Asked only where something has to go there; none: the machine is complete.
   std::function<void(Machine&)> find_disk = {};
+  // A disk is used where that makes a step faster; otherwise only where something has no other room.
+  bool disk_for_speed = false;
   Bytes most_disk_writes{INT64_MAX};  // a step; plans that write more are taken only where no other fits
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
   // What the user calls the two budgets, for messages.

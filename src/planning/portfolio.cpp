@@ -267,8 +267,13 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   PlanningInputs without_disk = inputs;
   without_disk.machine.disk_capacity = {};
   if (inputs.states_home != StatesHome::disk)
-    if (std::optional<PlannedStep> step = plan_with_homes(without_disk, policy, sizes))
-      return std::move(*step);
+    if (std::optional<PlannedStep> step = plan_with_homes(without_disk, policy, sizes)) {
+      if (!inputs.disk_for_speed || inputs.machine.disk_capacity.value == 0) return std::move(*step);
+      std::optional<PlannedStep> with_disk = plan_with_homes(inputs, policy, sizes);
+      const bool faster = with_disk && with_disk->simulation.step < step->simulation.step * (1 - kSameStep) &&
+                          disk_writes(with_disk->program) <= inputs.most_disk_writes;
+      return faster ? std::move(*with_disk) : std::move(*step);
+    }
   PlanningInputs with_disk = inputs;
   if (inputs.find_disk && inputs.states_home != StatesHome::host) inputs.find_disk(with_disk.machine);
   if (with_disk.machine.disk_capacity.value > 0 && inputs.states_home != StatesHome::host) {
