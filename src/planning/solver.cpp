@@ -122,8 +122,9 @@ std::string broken_rule(const MilpProblem& problem, std::span<const double> valu
   return {};
 }
 
-MilpSolution solve(const MilpProblem& problem, const SolverOptions& options) {
+MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
   check_problem(problem);
+  check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
   MilpSolution solution;
   const HighsHandle highs(Highs_create());
   const auto set = [&](HighsInt status) { check(status == kHighsStatusOk, "the solver takes its options"); };
@@ -142,6 +143,8 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options) {
       arrays.cost.data(), arrays.column_lower.data(), arrays.column_upper.data(), arrays.row_lower.data(),
       arrays.row_upper.data(), arrays.start.data(), arrays.index.data(), arrays.value.data(),
       arrays.integrality.data());
+  if (passed != kHighsStatusError && !start.empty())
+    Highs_setSolution(highs.get(), start.data(), nullptr, nullptr, nullptr);
   if (passed == kHighsStatusError || Highs_run(highs.get()) == kHighsStatusError) {
     solution.complaint = "the solver refused the problem";
     return solution;

@@ -59,8 +59,10 @@ struct MilpSolution {
   std::string complaint;       // why a point was not taken
 };
 
-// Throws std::logic_error for a malformed problem (indices, NaN, crossed bounds).
-MilpSolution solve(const MilpProblem& problem, const SolverOptions& options = {});
+// `start`: a point to begin with, where one is known; what it breaks is not looked at. Throws
+// std::logic_error for a malformed problem (indices, NaN, crossed bounds).
+MilpSolution solve(const MilpProblem& problem, const SolverOptions& options = {},
+                   std::span<const double> start = {});
 
 // The first row, bound or integrality that `values` breaks by more than `tolerance` (relative to the larger
 // of 1 and the row's largest term); empty when there is none.

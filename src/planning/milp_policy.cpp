@@ -1,0 +1,107 @@
+#include "planning/milp_policy.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planning/solver.h"
+#include "planning/step_program.h"
+#include "planning/step_rounding.h"
+
+namespace lazytrain {
+namespace {
+
+constexpr double kGap = 1e-3;
+// Beyond this the relaxation is rounded again, layer by layer.
+constexpr double kGoodGap = 3e-3;
+// The solver searches small programs, and where rounding finds nothing; in large ones it would look for many
+// seconds for what is less than the simulator's error.
+constexpr std::int64_t kSmallProgram = 200;  // integer columns
+constexpr std::int64_t kManyNodes = 20, kFewNodes = 5;
+
+}  // namespace
+
+std::vector<StepKnobs> program_knobs(std::int64_t micro_batches) {
+  const auto calls = static_cast<double>(micro_batches);
+  // A plan's fetch_lead and offload_lag in ops, as the program counts them.
+  const auto lead = [&](double ops) { return (ops - 2) / (2 * calls); };
+  const auto lag = [&](double ops) { return ops / calls; };
+  std::vector<StepKnobs> knobs{{.lead = 2, .lag = 4},
+                               {.lead = 1, .lag = 2},
+                               {.lead = lead(4), .lag = lag(2)},
+                               {.lead = lead(2), .lag = lag(2)},
+                               {.lead = lead(2), .lag = lag(1), .gradient_slots = 1},
+                               {.lead = lead(1), .lag = 0, .gradient_slots = 1},
+                               {.lead = lead(1), .lag = 0, .weight_slots = 1, .gradient_slots = 1},
+                               {.lead = lead(0), .lag = 0, .weight_slots = 1, .gradient_slots = 1}};
+  if (micro_batches > 1) {
+    knobs.push_back(knobs.back());
+    knobs.back().boundary_gradient_on_host = true;
+  }
+  return knobs;
+}
+
+namespace {
+
+// Rounds the relaxation in `parts` rounds, from the last layers to the first; each round sees what those
+// before it cost. Without a point where one of them leaves none.
+MilpSolution rounded(const StepModel& model, const StepProgram& program, const MilpSolution& relaxation,
+                     std::int64_t parts) {
+  StepProgram rest = program;
+  for (MilpColumn& column : rest.problem.columns) column.integer = false;
+  MilpSolution solution = relaxation;
+  for (std::int64_t part = parts - 1; part >= 0 && !solution.values.empty(); --part) {
+    fix_rounded_path(model, rest, solution.values, model.layers * part / parts);
+    solution = solve(rest.problem, {.gap = kGap});
+  }
+  return solution;
+}
+
+}  // namespace
+
+std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchGeometry& batch,
+                                      const StepModel& model) {
+  const StepProgram program = make_step_program(model);
+  StepProgram relaxed = program;
+  for (MilpColumn& column : relaxed.problem.columns) column.integer = false;
+  const MilpSolution relaxation = solve(relaxed.problem, {.gap = kGap});
+  if (relaxation.status == MilpStatus::infeasible) return std::nullopt;
+  double bound = relaxation.values.empty() ? 0 : relaxation.objective;
+  const auto gap = [&](const MilpSolution& solution) {
+    if (solution.values.empty()) return kInfinity;
+    return (solution.objective - bound) / std::max(std::abs(solution.objective), 1e-12);
+  };
+  MilpSolution solution;
+  std::string how = "relaxation rounded";
+  if (!program.whole_shares && !relaxation.values.empty()) {
+    for (const std::int64_t parts : {1, 4}) {
+      MilpSolution tried = rounded(model, program, relaxation, parts);
+      if (gap(tried) < gap(solution)) solution = std::move(tried);
+      if (gap(solution) <= kGoodGap) break;
+    }
+  }
+  const bool small = std::count_if(program.problem.columns.begin(), program.problem.columns.end(),
+                                   [](const MilpColumn& column) { return column.integer; }) <= kSmallProgram;
+  if (solution.values.empty() || (small && gap(solution) > kGoodGap)) {
+    MilpSolution searched =
+        solve(program.problem, {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes}, solution.values);
+    if (!searched.values.empty()) {
+      bound = std::max(bound, searched.bound);
+      if (searched.objective < solution.objective || solution.values.empty()) {
+        solution = std::move(searched);
+        how = "searched";
+      }
+    }
+  }
+  if (solution.values.empty()) return std::nullopt;
+  how += fmt::format(", gap {:.2f} %", 100 * std::max(0.0, gap(solution)));
+  ProgramPlan result{
+      .plan = round_to_plan(model, program, solution.values, bare_plan(inputs, batch, model.knobs)),
+      .how = std::move(how)};
+  result.plan.objective = step_seconds(program, solution.values);
+  result.plan.bound = std::min(result.plan.objective, bound * program.seconds_unit);
+  return result;
+}
+
+}  // namespace lazytrain
