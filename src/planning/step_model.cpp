@@ -117,7 +117,7 @@ std::vector<double> bare_device_bytes(const Program& program, const StepSlots& s
 }  // namespace
 
 StepLayer layer_costs(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t layer) {
-  const LayerCosts& costs = inputs.costs.layer;
+  const LayerCosts& costs = inputs.costs.of(inputs.context.architecture.kind_of(layer));
   const LoweringContext& context = inputs.context;
   const auto group = static_cast<std::size_t>(layer) + 1;
   const auto slots = static_cast<double>(batch.slots);

@@ -64,7 +64,7 @@ TEST(StepModel, NothingToWaitForIsTheSumOfItsWork) {
   inputs.costs.gather_embedding = inputs.costs.scatter_embedding = inputs.costs.finish_embedding = 0;
   inputs.costs.op_overhead = 0;
   inputs.costs.head = 3;
-  inputs.costs.layer = {.forward = 1, .recompute = {0.8, 0.5, 0.3, 0}, .down_projection = 0.2, .backward = 2};
+  inputs.costs.of(LayerKind::attention) = {.forward = 1, .recompute = {0.8, 0.5, 0.3, 0}, .down_projection = 0.2, .backward = 2};
   EXPECT_NEAR(best_step(make_step_model(inputs, kBatch)), 4 * (3 * 3 + 3), 1e-3);
   // Where the bare plan just fits, most layers are computed again, but for their down-projection.
   StepModel model = make_step_model(inputs, kBatch);
