@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planning/milp_policy.h"
 #include "planning/paper.h"
 #include "planning/policies.h"
 #include "program/builder.h"
@@ -52,7 +53,7 @@ bool same_decisions(const Plan& a, const Plan& b) {
                       plan.boundary_gradient_on_host, plan.tail_skip, plan.sweep_last_layer,
                       plan.retain_logits, plan.optimizer_overlap, plan.activation_stage_slots);
   };
-  return knobs(a) == knobs(b) &&
+  return knobs(a) == knobs(b) && a.groups == b.groups &&
          std::equal(a.boundaries.begin(), a.boundaries.end(), b.boundaries.begin(), b.boundaries.end(),
                     same_boundary) &&
          std::equal(a.layers.begin(), a.layers.end(), b.layers.begin(), b.layers.end(), same_layer);
@@ -70,14 +71,23 @@ Candidates::Candidates(const PlanningInputs& inputs, const BatchGeometry& batch)
 
 // The layout is the slow part of a lowering: it is left out where not even the bytes alive fit.
 bool Candidates::place(const Plan& plan, Program& program) const {
-  program = lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate);
+  program = lower(plan);
   if (!fits(program)) return false;
   lay_out(program);
   return fits(program);
 }
 
 bool Candidates::may_fit(const Plan& plan) const {
-  return fits(lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate));
+  return fits(lower(plan));
+}
+
+// An estimate; the groups live where the plan says.
+Program Candidates::lower(const Plan& plan) const {
+  if (plan.groups == inputs_.context.homes)
+    return lower_train_step(inputs_.context, plan, workspace_, LoweringDepth::estimate);
+  LoweringContext context = inputs_.context;
+  context.homes = plan.groups;
+  return lower_train_step(context, plan, workspace_, LoweringDepth::estimate);
 }
 
 bool Candidates::fits(const Program& program) const {
@@ -189,6 +199,81 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
   if (is(policy, "greedy")) {
     splits(found);
     partial_stashes(found);
+  }
+  if (policy == "milp") {
+    found = programs();
+    if (found.empty()) found = fall_backs();
+    for (Candidate& candidate : found) candidate.row.policy = candidate.plan.policy = policy;
+  }
+  return found;
+}
+
+// Where the program has no plan: shares by micro-batch, and where none fits, a boundary every few layers.
+std::vector<Candidate> Candidates::fall_backs() {
+  std::vector<Candidate> found;
+  splits(found);
+  partial_stashes(found);
+  const auto fit = [](const Candidate& candidate) { return candidate.row.fits; };
+  const char* name = "greedy";
+  if (std::none_of(found.begin(), found.end(), fit)) {
+    name = "every-k";
+    found = of("every-k");
+  }
+  for (Candidate& candidate : found)
+    candidate.row.variant = fmt::format("fell back to {}: {}", name, candidate.row.variant);
+  return found;
+}
+
+// Solved, rounded and lowered. What the layout needs beyond the capacities is taken off them, and the program
+// is solved again.
+std::optional<Candidate> Candidates::program(const StepKnobs& knobs) {
+  constexpr int kMostSolves = 6;
+  StepModel model = make_step_model(inputs_, batch_, knobs, program_options(inputs_));
+  for (int solves = 0; solves < kMostSolves; ++solves) {
+    const std::optional<ProgramPlan> solved = solve_step(inputs_, batch_, model);
+    if (!solved) return std::nullopt;
+    Candidate candidate = exactly(solved->plan, solved->how);
+    if (candidate.row.fits) return candidate;
+    // More each time: gaps in the layout are not the program's to count.
+    const auto excess = [&](Bytes needs, Bytes has) {
+      return (1 << solves) * std::max(0.0, static_cast<double>((needs - has).value));
+    };
+    const Program& program = candidate.program;
+    model.device_capacity -= excess(program.device_bytes, inputs_.machine.device_capacity);
+    model.host_capacity -= excess(program.host_bytes, inputs_.machine.host_capacity);
+    model.disk_capacity -= excess(program.disk_bytes, inputs_.machine.disk_capacity);
+  }
+  return std::nullopt;
+}
+
+// The program counts bytes as a fluid; whole objects of small models may do better with other knobs.
+void Candidates::try_knobs(Candidate& best) {
+  const Candidate solved = best;
+  for (const Plan& plan : knob_ladder(solved.plan, inputs_)) {
+    if (same_decisions(plan, solved.plan)) continue;
+    Candidate tried = exactly(plan, solved.row.variant);
+    if (tried.row.fits && tried.row.step < best.row.step) best = std::move(tried);
+  }
+}
+
+std::vector<Candidate> Candidates::programs() {
+  // Knobs that are solved for: all of tiny models, whose whole objects leave no share to round; two of
+  // others.
+  constexpr std::int64_t kFewLayers = 16, kTiny = 8, kSolvedKnobs = 2;
+  const std::int64_t layers = inputs_.context.architecture.layers;
+  std::vector<Candidate> found;
+  if (layers > kMostProgramLayers) return found;
+  std::vector<StepKnobs> all = program_knobs(batch_.micro_batches());
+  if (inputs_.context.tiers == TierModel::unified) all.resize(1);  // nothing moves
+  // The second, with one layer's lead, is nearly always good; what is roomier or leaner is tried beside it.
+  if (all.size() > 1) std::swap(all[0], all[1]);
+  std::int64_t solved = 0;
+  for (const StepKnobs& knobs : all) {
+    std::optional<Candidate> candidate = program(knobs);
+    if (!candidate || known(found, candidate->plan)) continue;
+    if (layers <= kFewLayers) try_knobs(*candidate);
+    found.push_back(std::move(*candidate));
+    if (++solved == kSolvedKnobs && layers * batch_.micro_batches() > kTiny) break;
   }
   return found;
 }
@@ -325,7 +410,9 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
 }
 
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                    const std::string& policy, bool fitting) {
+                                    const std::string& of_policy, bool fitting) {
+  // The program falls back to the heuristics.
+  const std::string policy = of_policy == "milp" ? "auto" : of_policy;
   std::vector<Plan> shapes;
   if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
   if (is(policy, "zero3-offload")) shapes.push_back(zero3_offload_plan(inputs, batch));

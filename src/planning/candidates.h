@@ -8,6 +8,7 @@
 
 #include "planning/inputs.h"
 #include "planning/portfolio.h"
+#include "planning/step_model.h"
 
 namespace lazytrain {
 
@@ -24,18 +25,26 @@ class Candidates {
   // `batch.micro_batch` is set.
   Candidates(const PlanningInputs& inputs, const BatchGeometry& batch);
 
-  // All candidates of a policy, in a fixed order.
+  // All candidates of a policy, in a fixed order. Those of `auto` are the heuristics; programs() comes on
+  // top.
   std::vector<Candidate> of(const std::string& policy);
+  // Plans of the step's mixed-integer program (planning/milp_policy.h), with different knobs; only such that
+  // fit.
+  std::vector<Candidate> programs();
   // One plan as it is.
   Candidate exactly(const Plan& plan, const std::string& variant);
 
  private:
+  std::vector<Candidate> fall_backs();
+  std::optional<Candidate> program(const StepKnobs& knobs);
+  void try_knobs(Candidate& best);
   Candidate roomiest(const Plan& shape, const std::string& variant);
   void splits(std::vector<Candidate>& found);
   template <typename PlanOf>
   std::int64_t least_disk_share(std::int64_t most, const PlanOf& plan_of) const;
   void partial_stashes(std::vector<Candidate>& found);
   void finish(Candidate& candidate);
+  [[nodiscard]] Program lower(const Plan& plan) const;
   // Lowers as far as memory; false where the plan does not fit (the Program is then an estimate).
   bool place(const Plan& plan, Program& program) const;
   [[nodiscard]] bool may_fit(const Plan& plan) const;

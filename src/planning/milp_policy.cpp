@@ -22,6 +22,15 @@ constexpr std::int64_t kManyNodes = 20, kFewNodes = 5;
 
 }  // namespace
 
+StepOptions program_options(const PlanningInputs& inputs) {
+  const std::vector<GroupPlan>& homes = inputs.context.homes;
+  const bool on_disk =
+      std::any_of(homes.begin(), homes.end(), [](const GroupPlan& home) { return home.states_on_disk; });
+  const bool tiered = inputs.context.tiers == TierModel::tiered;
+  return {.resident = tiered && !inputs.homes_are_fixed && !on_disk && !inputs.context.state_bytes.empty(),
+          .activations_on_disk = inputs.machine.disk_capacity.value > 0};
+}
+
 std::vector<StepKnobs> program_knobs(std::int64_t micro_batches) {
   const auto calls = static_cast<double>(micro_batches);
   // A plan's fetch_lead and offload_lag in ops, as the program counts them.

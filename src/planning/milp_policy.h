@@ -19,8 +19,8 @@ inline constexpr std::int64_t kMostProgramLayers = 256;
 // Knobs from roomy to lean, with the same meaning as knob_ladder()'s.
 std::vector<StepKnobs> program_knobs(std::int64_t micro_batches);
 
-// Decisions that the rest of the program can execute.
-inline constexpr StepOptions kProgramOptions{};
+// Decisions that may be taken: residency where homes are open, activations on disk where there is one.
+StepOptions program_options(const PlanningInputs& inputs);
 
 struct ProgramPlan {
   Plan plan;        // objective and bound in seconds

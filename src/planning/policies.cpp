@@ -32,8 +32,8 @@ void keep_every(Plan& plan, std::int64_t k) {
 }  // namespace
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> kNames{"auto",     "megatrain",   "zero3-offload", "every-k",
-                                               "keep-all", "offload-all", "greedy",        "paper"};
+  static const std::vector<std::string> kNames{
+      "auto", "milp", "megatrain", "zero3-offload", "every-k", "keep-all", "offload-all", "greedy", "paper"};
   return kNames;
 }
 

@@ -26,8 +26,9 @@ constexpr double kSameStep = 1e-3;
 constexpr std::int64_t kMostPlannedCalls = kMostLayerCalls;
 
 struct Best {
-  std::unique_ptr<Candidate> candidate;  // none where nothing fits
-  std::vector<Evaluation> table;
+  std::unique_ptr<Candidate> candidate = {};  // none where nothing fits
+  std::vector<Evaluation> table = {};
+  std::size_t chosen = 0;  // row of the table
 };
 
 // What is written to disk wears it: a plan that writes more has to be faster by this part.
@@ -39,34 +40,65 @@ bool better(Seconds step, Bytes writes, Seconds best, Bytes best_writes, Bytes m
   return writes <= most_writes && step < best * (1 - kWorthWear);
 }
 
-// The fastest candidate; the earlier one where two are equal.
-Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
-  Candidates candidates(inputs, batch);
-  Best best;
-  std::size_t chosen = 0;
-  for (Candidate& candidate : candidates.of(policy)) {
+// Adds candidates to the table; the fastest is the best, the earlier one where two are equal.
+void consider(const PlanningInputs& inputs, Best& best, std::vector<Candidate> found) {
+  for (Candidate& candidate : found) {
     best.table.push_back(candidate.row);
     if (!candidate.row.fits) continue;
     if (best.candidate &&
         !better(candidate.row.step, disk_writes(candidate.program), best.candidate->row.step,
                 disk_writes(best.candidate->program), inputs.most_disk_writes))
       continue;
+    best.table[best.chosen].chosen = false;
     best.candidate = std::make_unique<Candidate>(std::move(candidate));
-    chosen = best.table.size() - 1;
+    best.chosen = best.table.size() - 1;
+    best.table[best.chosen].chosen = true;
   }
-  if (!best.candidate) return best;
-  // Overlap pays nearly always; where it does not, updates in one go after the backward are the simpler way.
-  if (!inputs.optimizer_overlap && best.candidate->plan.optimizer_overlap) {
-    Plan plan = best.candidate->plan;
-    plan.optimizer_overlap = false;
-    Candidate serial = candidates.exactly(plan, best.candidate->row.variant);
-    if (serial.row.fits && serial.row.step <= best.candidate->row.step * (1 + kSameStep)) {
-      best.table[chosen] = serial.row;
-      best.candidate = std::make_unique<Candidate>(std::move(serial));
-    }
-  }
-  best.table[chosen].chosen = true;
+}
+
+// Overlap pays nearly always; where it does not, updates in one go after the backward are the simpler way.
+void try_serial(const PlanningInputs& inputs, Candidates& candidates, Best& best) {
+  if (!best.candidate || inputs.optimizer_overlap || !best.candidate->plan.optimizer_overlap) return;
+  Plan plan = best.candidate->plan;
+  plan.optimizer_overlap = false;
+  Candidate serial = candidates.exactly(plan, best.candidate->row.variant);
+  if (!serial.row.fits || serial.row.step > best.candidate->row.step * (1 + kSameStep)) return;
+  best.table[best.chosen] = serial.row;
+  best.table[best.chosen].chosen = true;
+  best.candidate = std::make_unique<Candidate>(std::move(serial));
+}
+
+Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
+  Candidates candidates(inputs, batch);
+  Best best;
+  consider(inputs, best, candidates.of(policy));
+  try_serial(inputs, candidates, best);
   return best;
+}
+
+// The program is solved for the micro-batch sizes whose heuristics come close to the fastest.
+void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::span<const std::int64_t> sizes,
+                       std::vector<Best>& tried) {
+  constexpr double kClose = 0.03;
+  constexpr std::size_t kMostSizes = 2;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tried.size(); ++i)
+    if (tried[i].candidate) order.push_back(i);
+  const auto step = [&](std::size_t i) { return tried[i].candidate->row.step; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
+  // Where no heuristic fits, the smallest micro-batch is the last hope.
+  if (order.empty() && !tried.empty()) order.push_back(tried.size() - 1);
+  if (order.size() > kMostSizes) order.resize(kMostSizes);
+  for (const std::size_t i : order) {
+    if (tried[i].candidate && step(i) > step(order.front()) * (1 + kClose)) break;
+    batch.micro_batch = sizes[i];
+    Candidates candidates(inputs, batch);
+    const std::size_t before = tried[i].chosen;
+    const bool had_one = tried[i].candidate != nullptr;
+    consider(inputs, tried[i], candidates.programs());
+    if (!had_one || tried[i].chosen != before) try_serial(inputs, candidates, tried[i]);
+  }
 }
 
 // Calls of a layer in a step, 1, 2, 3, 4, 6, 8, 12, ...: one micro-batch size for each, large to small.
@@ -130,6 +162,11 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
     fastest = std::min(fastest.value_or(kInfinity), step);
     planned += batch.micro_batches() * inputs.context.architecture.layers;
     if (in_vain == 2 || planned > kMostPlannedCalls) break;
+  }
+  if (policy == "auto") {
+    consider_programs(inputs, batch, micro_batches, tried);
+    for (const Best& best : tried)
+      if (best.candidate) fastest = std::min(fastest.value_or(kInfinity), best.candidate->row.step);
   }
   if (!fastest) return std::nullopt;
   const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Best& best) {

@@ -128,17 +128,22 @@ StepLayer layer_costs(const PlanningInputs& inputs, const BatchGeometry& batch, 
   result.backward = overhead + slots * costs.backward;
   for (const StashLevel level : kStashLevels) {
     const auto at = static_cast<std::size_t>(level);
-    if (level != StashLevel::all) result.recompute[at] = overhead + slots * costs.recompute[at];
+    // What a full stash leaves to compute again is part of the backward.
+    result.recompute[at] = (level != StashLevel::all ? overhead : 0) + slots * costs.recompute[at];
     for (std::int64_t m = 0; m < batch.micro_batches(); ++m)
-      result.stash[at] += static_cast<double>(
-          stash_bytes(context.architecture, level, batch.rows_of(m), context.type_bytes).value);
+      result.stash[at] +=
+          static_cast<double>(stash_bytes(context.architecture, context.architecture.kind_of(layer), level,
+                                          batch.rows_of(m), context.type_bytes)
+                                  .value);
   }
   result.weights = size_of(inputs, group);
   result.gradient = gradient_bytes(inputs, elements, result.weights);
   if (context.state_bytes.empty()) return result;
   result.update = update_of(inputs, group);
-  // No rate of device memory is known yet: a device is at least as fast as its host.
-  result.device_update = result.update;
+  const double eight_bit =
+      context.eight_bit_elements.empty() ? 0 : static_cast<double>(context.eight_bit_elements[group]);
+  result.device_update = (elements - eight_bit) * inputs.costs.update_on_device_per_parameter +
+                         eight_bit * inputs.costs.update_on_device_eight_bit_per_parameter;
   result.resident = 2 * result.weights + static_cast<double>(context.state_bytes[group].value);
   result.update_traffic = 3 * result.weights + 2 * static_cast<double>(context.state_bytes[group].value);
   return result;

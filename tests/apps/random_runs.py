@@ -37,7 +37,7 @@ def training(rng):
 def machine(rng):
     """What must not decide it."""
     settings = {
-        "policy": rng.choice(("auto", "megatrain", "zero3-offload", "every-k", "keep-all", "offload-all", "greedy", "paper")),
+        "policy": rng.choice(("auto", "milp", "megatrain", "zero3-offload", "every-k", "keep-all", "offload-all", "greedy", "paper")),
         "every_k": rng.choice((1, 2, 3, 9)), "optimizer_overlap": rng.choice(("auto", "on", "off")),
         "threads": rng.choice((1, 2, 3)), "micro_batch": rng.choice(("auto", "auto", 1, 2, 3)),
         "debug_memory": rng.choice(("true", "false")), "per_device_eval_batch_size": rng.choice((1, 2, 8)),

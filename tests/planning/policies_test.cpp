@@ -127,10 +127,10 @@ TEST(Policies, NamesAreChecked) {
   const auto error = error_of([] { check_policy_name("megatran"); });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ExitCode::usage);
-  EXPECT_STREQ(
-      error->what(),
-      "policy: 'megatran' is not a policy; use auto, megatrain, zero3-offload, every-k, keep-all, offload-all, "
-      "greedy or paper");
+  EXPECT_STREQ(error->what(),
+               "policy: 'megatran' is not a policy; use auto, milp, megatrain, zero3-offload, every-k, "
+               "keep-all, offload-all, "
+               "greedy or paper");
 }
 
 }  // namespace

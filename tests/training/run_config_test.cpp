@@ -147,9 +147,10 @@ TEST(RunConfig, TypesAndRangesAreChecked) {
             "run.yaml:1: device_memory: 'much' is not a size; write a number with B, kB, MB, GB, TB, KiB, "
             "MiB or GiB, "
             "e.g. 240MB");
-  EXPECT_EQ(error_of("policy: fast\n"),
-            "run.yaml:1: policy: 'fast' is not known; use auto, megatrain, zero3-offload, every-k, keep-all, "
-            "offload-all, greedy or paper");
+  EXPECT_EQ(
+      error_of("policy: fast\n"),
+      "run.yaml:1: policy: 'fast' is not known; use auto, milp, megatrain, zero3-offload, every-k, keep-all, "
+      "offload-all, greedy or paper");
   EXPECT_EQ(error_of("dataset: [a, [b]]\n"), "run.yaml:1: dataset: a list of texts belongs here");
   EXPECT_EQ(error_of("dataset: a,,b\n"), "run.yaml:1: dataset: an empty name in the list");
   EXPECT_THAT(error_of("[1, 2]\n"), HasSubstr("a list where `key: value` lines belong"));
