@@ -114,7 +114,8 @@ Seconds milp_step(const PlanningInputs& inputs, const BatchGeometry& batch) {
   return best;
 }
 
-TEST(MilpPolicy, IsCloseToTheBestOfAllPlansOfTinyModels) {
+// Off by default: it takes minutes. Run it with --gtest_also_run_disabled_tests.
+TEST(MilpPolicy, DISABLED_IsCloseToTheBestOfAllPlansOfTinyModels) {
   int within_one = 0, within_three = 0, instances = 0;
   double worst = 0;
   for (std::uint64_t n = 0; n < 216; ++n) {
@@ -140,7 +141,8 @@ TEST(MilpPolicy, IsCloseToTheBestOfAllPlansOfTinyModels) {
   EXPECT_GE(within_three, instances * 97 / 100);
 }
 
-TEST(MilpPolicy, MoreOfAnythingIsNeverMuchSlower) {
+// Off by default, likewise.
+TEST(MilpPolicy, DISABLED_MoreOfAnythingIsNeverMuchSlower) {
   int worse = 0;
   for (std::uint64_t n = 0; n < 50; ++n) {
     const PlanningInputs inputs = random_inputs(1000 + n, kBatch, 3);
