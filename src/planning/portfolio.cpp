@@ -35,9 +35,10 @@ struct Best {
 constexpr double kWorthWear = 0.02;
 
 // Whether to take `step` and the writes that come with it rather than what is `best` so far.
-bool better(Seconds step, Bytes writes, Seconds best, Bytes best_writes, Bytes most_writes) {
-  if (writes <= best_writes) return step < best || (best_writes > most_writes && writes <= most_writes);
-  return writes <= most_writes && step < best * (1 - kWorthWear);
+bool better(const PlanningInputs& inputs, Seconds step, Bytes writes, Seconds best, Bytes best_writes) {
+  const Bytes most = inputs.most_disk_writes;
+  if (writes <= best_writes) return step < best || (best_writes > most && writes <= most);
+  return writes <= most && step < best * (1 - (inputs.disk_for_speed ? kSameStep : kWorthWear));
 }
 
 // Adds candidates to the table; the fastest is the best, the earlier one where two are equal.
@@ -45,9 +46,8 @@ void consider(const PlanningInputs& inputs, Best& best, std::vector<Candidate> f
   for (Candidate& candidate : found) {
     best.table.push_back(candidate.row);
     if (!candidate.row.fits) continue;
-    if (best.candidate &&
-        !better(candidate.row.step, disk_writes(candidate.program), best.candidate->row.step,
-                disk_writes(best.candidate->program), inputs.most_disk_writes))
+    if (best.candidate && !better(inputs, candidate.row.step, disk_writes(candidate.program),
+                                  best.candidate->row.step, disk_writes(best.candidate->program)))
       continue;
     best.table[best.chosen].chosen = false;
     best.candidate = std::make_unique<Candidate>(std::move(candidate));
@@ -89,9 +89,12 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
                    [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
   // Where no heuristic fits, the smallest micro-batch is the last hope.
   if (order.empty() && !tried.empty()) order.push_back(tried.size() - 1);
-  if (order.size() > kMostSizes) order.resize(kMostSizes);
+  // The size that comes out best, and the smallest that comes close: what it moves is finer.
+  std::erase_if(order, [&](std::size_t i) {
+    return tried[i].candidate && step(i) > step(order.front()) * (1 + kClose);
+  });
+  if (order.size() > kMostSizes) order = {order.front(), *std::max_element(order.begin() + 1, order.end())};
   for (const std::size_t i : order) {
-    if (tried[i].candidate && step(i) > step(order.front()) * (1 + kClose)) break;
     batch.micro_batch = sizes[i];
     Candidates candidates(inputs, batch);
     const std::size_t before = tried[i].chosen;
@@ -267,8 +270,8 @@ std::optional<PlannedStep> plan_with_disk(PlanningInputs inputs, const std::stri
     inputs.context.homes = groups_on_disk(level, layers);
     std::optional<PlannedStep> step = plan_with_homes(inputs, policy, micro_batches);
     if (!step) continue;
-    if (!best || better(step->simulation.step, disk_writes(step->program), best->simulation.step,
-                        disk_writes(best->program), inputs.most_disk_writes))
+    if (!best || better(inputs, step->simulation.step, disk_writes(step->program), best->simulation.step,
+                        disk_writes(best->program)))
       best = std::move(step);
     if (all_states) break;
   }

@@ -163,6 +163,7 @@ Plan bare_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const S
   plan.layers.assign(layers, {});
   plan.weight_slots = knobs.weight_slots;
   plan.gradient_slots = knobs.gradient_slots;
+  plan.activation_stage_slots = knobs.stage_slots;
   plan.boundary_gradient_on_host = knobs.boundary_gradient_on_host;
   const auto calls = static_cast<double>(micro_batches);
   plan.fetch_lead = std::max<std::int64_t>(0, std::lround(2 * calls * knobs.lead) + 2);
@@ -230,6 +231,12 @@ StepModel make_step_model(const PlanningInputs& inputs, const BatchGeometry& bat
   model.device_capacity = static_cast<double>(machine.device_capacity.value);
   model.host_capacity = static_cast<double>(machine.host_capacity.value);
   model.disk_capacity = static_cast<double>(machine.disk_capacity.value - bytes_on_disk(context).value);
+  if (options.activations_on_disk && !model.unified) {
+    double object = model.boundary / calls;
+    for (const StepLayer& layer : model.layer) object = std::max(object, layer.stash.back() / calls);
+    model.stage = object * static_cast<double>(knobs.stage_slots);
+    model.host_capacity -= model.stage;  // at the turn reads take over what writes leave
+  }
   return model;
 }
 

@@ -29,6 +29,7 @@ struct StepKnobs {
   double lag = 2;                   // what leaves stays reserved for this many forward layers
   std::int64_t weight_slots = 2;    // at the least; the program may take more
   std::int64_t gradient_slots = 2;  // accumulators
+  std::int64_t stage_slots = 4;     // objects on their way to disk, and as many from it
   bool boundary_gradient_on_host = false;
 };
 
@@ -87,6 +88,7 @@ struct StepModel {
   double bare_host = 0;
   double device_capacity = 0, host_capacity = 0;
   double disk_capacity = 0;  // for activations
+  double stage = 0;          // bytes of the host that they pass through, each way
 };
 
 // Times, stash levels and bytes of one layer.

@@ -130,6 +130,7 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
   for (const std::int32_t retained : program.retained) slots += point[retained];
   // Equal layers share a level in the relaxation; they take turns.
   std::array<double, kStashLevelCount> owed{};
+  double owed_resident = 0;  // likewise; never more than the relaxation has room for
   for (std::size_t l = layers; l-- > 0;) {
     const LevelColumns& levels = program.levels[l];
     std::size_t best = 0;
@@ -138,9 +139,12 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
       if (owed[o] > owed[best] + 1e-9) best = o;
     }
     if (alone[l]) owed[best] -= 1;
+    owed_resident += point[program.resident[l]];
+    const bool resident = owed_resident >= 1 - 1e-6;
+    if (resident) owed_resident -= 1;
     if (static_cast<std::int64_t>(l) < from_layer) continue;
     for (std::size_t o = 0; o < kStashLevelCount; ++o) fix(levels[o], alone[l] && o == best ? 1 : 0);
-    fix(program.resident[l], point[program.resident[l]] > 0.5 ? 1 : 0);
+    fix(program.resident[l], resident ? 1 : 0);
     if (program.resident[l] < 0 && from_layer == 0)
       fix(program.retained[l], static_cast<double>(layers - l) <= slots + 1e-6 ? 1 : 0);
   }

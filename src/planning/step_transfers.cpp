@@ -288,8 +288,9 @@ void StepWriter::lag(std::size_t t, std::int32_t queue) {
   at_most(fmt::format("lag[{}]", t), terms);
 }
 
-// (11) What leaves for the disk is written at the earliest in the slot after the one that made it, and read
-// back two slots before its use at the latest.
+// (11) What leaves for the disk waits in stages on the host until it is written, at the earliest in the slot
+// after the one that made it. What comes back is read before the slot that needs it, no further ahead than
+// there are stages.
 void StepWriter::disk() {
   if (program_.boundary_disk.front() < 0) return;
   for (std::int64_t l = 0; l < model_.layers; ++l) {
@@ -324,11 +325,11 @@ void StepWriter::disk() {
   std::vector<std::int32_t> waiting, read_ahead;
   for (std::size_t t = 0; t <= slots_.count(); ++t)
     waiting.push_back(
-        column(fmt::format("disk_waiting[{}]", t), t == 0 || t == slots_.count() ? 0 : kInfinity));
+        column(fmt::format("disk_waiting[{}]", t), t == 0 || t == slots_.count() ? 0 : bytes(model_.stage)));
   for (std::size_t t = 0; t < slots_.count(); ++t) {
     const std::int32_t written = column(fmt::format("disk_writes[{}]", t));
     const std::int32_t read = column(fmt::format("disk_reads[{}]", t), t < slots_.head() ? 0 : kInfinity);
-    read_ahead.push_back(column(fmt::format("disk_ahead[{}]", t)));
+    read_ahead.push_back(column(fmt::format("disk_ahead[{}]", t), bytes(model_.stage)));
     const auto within = [&](const char* name, const Terms& moved, double limit) {
       Terms terms = moved;
       terms.add(program_.tau[t], -rate(limit));
@@ -356,7 +357,7 @@ void StepWriter::disk() {
     ahead.add(read_ahead[t], 1);
     ahead.add(read, -1);
     if (t > 0) ahead.add(read_ahead[t - 1], -1);
-    if (t + 2 < slots_.count()) ahead.add(disk_in_[t + 2], 1);
+    if (t + 1 < slots_.count()) ahead.add(disk_in_[t + 1], 1);
     equal(fmt::format("disk_due[{}]", t), ahead);
   }
 }
