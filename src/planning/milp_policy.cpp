@@ -13,7 +13,7 @@ namespace lazytrain {
 namespace {
 
 constexpr double kGap = 1e-3;
-// Beyond this the relaxation is rounded again, layer by layer.
+// Beyond this a small program is searched.
 constexpr double kGoodGap = 3e-3;
 // The solver searches small programs, and where rounding finds nothing; in large ones it would look for many
 // seconds for what is less than the simulator's error.
@@ -56,12 +56,12 @@ namespace {
 // Rounds the relaxation in `parts` rounds, from the last layers to the first; each round sees what those
 // before it cost. Without a point where one of them leaves none.
 MilpSolution rounded(const StepModel& model, const StepProgram& program, const MilpSolution& relaxation,
-                     std::int64_t parts) {
+                     std::int64_t parts, LevelRounding rounding) {
   StepProgram rest = program;
   for (MilpColumn& column : rest.problem.columns) column.integer = false;
   MilpSolution solution = relaxation;
   for (std::int64_t part = parts - 1; part >= 0 && !solution.values.empty(); --part) {
-    fix_rounded_path(model, rest, solution.values, model.layers * part / parts);
+    fix_rounded_path(model, rest, solution.values, model.layers * part / parts, rounding);
     solution = solve(rest.problem, {.gap = kGap});
   }
   return solution;
@@ -85,9 +85,13 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
   std::string how = "relaxation rounded";
   if (!program.whole_shares && !relaxation.values.empty()) {
     for (const std::int64_t parts : {1, 4}) {
-      MilpSolution tried = rounded(model, program, relaxation, parts);
+      MilpSolution tried = rounded(model, program, relaxation, parts, LevelRounding::nearest);
       if (gap(tried) < gap(solution)) solution = std::move(tried);
-      if (gap(solution) <= kGoodGap) break;
+      if (gap(solution) <= kGap) break;
+    }
+    if (gap(solution) > kGap) {
+      MilpSolution tried = rounded(model, program, relaxation, 1, LevelRounding::down);
+      if (gap(tried) < gap(solution)) solution = std::move(tried);
     }
   }
   const bool small = std::count_if(program.problem.columns.begin(), program.problem.columns.end(),

@@ -31,6 +31,9 @@ struct Best {
   std::size_t chosen = 0;  // row of the table
 };
 
+// Calls of a layer in steps that use a disk for speed.
+constexpr std::int64_t kFewestDiskCalls = 4, kMostDiskCalls = 24;
+
 // What is written to disk wears it: a plan that writes more has to be faster by this part.
 constexpr double kWorthWear = 0.02;
 
@@ -81,6 +84,7 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
                        std::vector<Best>& tried) {
   constexpr double kClose = 0.03;
   constexpr std::size_t kMostSizes = 2;
+  constexpr std::int64_t kLargeModel = 16, kFineCalls = 12;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tried.size(); ++i)
     if (tried[i].candidate) order.push_back(i);
@@ -94,6 +98,15 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
     return tried[i].candidate && step(i) > step(order.front()) * (1 + kClose);
   });
   if (order.size() > kMostSizes) order = {order.front(), *std::max_element(order.begin() + 1, order.end())};
+  // And one that cuts a step of a large model fine: what waits for a disk waits in objects of this size.
+  const std::int64_t layers = inputs.context.architecture.layers;
+  for (std::size_t i = 0; i < sizes.size() && layers >= kLargeModel; ++i) {
+    batch.micro_batch = sizes[i];
+    if (batch.micro_batches() < kFineCalls) continue;
+    if (tried.size() <= i) tried.resize(i + 1);
+    if (std::find(order.begin(), order.end(), i) == order.end()) order.push_back(i);
+    break;
+  }
   for (const std::size_t i : order) {
     batch.micro_batch = sizes[i];
     Candidates candidates(inputs, batch);
@@ -309,7 +322,15 @@ PlannedStep plan_step(const PlanningInputs& inputs, const std::string& policy) {
   if (inputs.states_home != StatesHome::disk)
     if (std::optional<PlannedStep> step = plan_with_homes(without_disk, policy, sizes)) {
       if (!inputs.disk_for_speed || inputs.machine.disk_capacity.value == 0) return std::move(*step);
-      std::optional<PlannedStep> with_disk = plan_with_homes(inputs, policy, sizes);
+      // The heuristics are for what has no other room; for speed it takes the program, and a step that is cut
+      // fine enough to keep the disk busy.
+      std::vector<std::int64_t> fine = sizes;
+      std::erase_if(fine, [&](std::int64_t size) {
+        const std::int64_t calls = (batch.slots + size - 1) / size;
+        return calls < kFewestDiskCalls || calls > kMostDiskCalls;
+      });
+      std::optional<PlannedStep> with_disk =
+          plan_with_homes(inputs, policy == "auto" ? "milp" : policy, fine.empty() ? sizes : fine);
       const bool faster = with_disk && with_disk->simulation.step < step->simulation.step * (1 - kSameStep) &&
                           disk_writes(with_disk->program) <= inputs.most_disk_writes;
       return faster ? std::move(*with_disk) : std::move(*step);

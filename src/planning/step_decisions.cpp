@@ -37,7 +37,8 @@ void StepWriter::decisions() {
     for (const StashLevel level : kStashLevels) {
       const auto o = static_cast<std::size_t>(level);
       const std::string name = fmt::format("{},{}", l, to_string(level));
-      program_.levels[at(l)][o] = column(fmt::format("a[{}]", name), 1, 0, true);
+      program_.levels[at(l)][o] =
+          column(fmt::format("a[{}]", name), o == 0 || model_.options.stashes ? 1 : 0, 0, true);
       if (o == 0) continue;
       const double size = layer(l).stash[o];
       program_.stash_device[at(l)][o] = tier(fmt::format("q[{},device]", name), size, true, 0);

@@ -18,6 +18,7 @@ namespace lazytrain {
 struct StepOptions {
   bool resident = false;             // layers that live on the device with their optimizer states
   bool activations_on_disk = false;  // boundaries and stashes on disk
+  bool stashes = true;               // false: boundaries alone are kept
   std::int64_t longest_block = 4;    // layers between two materialised boundaries
 };
 

@@ -89,7 +89,7 @@ Plan round_to_plan(const StepModel& model, const StepProgram& program, const std
 }
 
 void fix_rounded_path(const StepModel& model, StepProgram& program, const std::vector<double>& values,
-                      std::int64_t from_layer) {
+                      std::int64_t from_layer, LevelRounding rounding) {
   const Point point(values);
   const auto layers = static_cast<std::size_t>(model.layers);
   const auto unit = [&](std::size_t l) {
@@ -136,7 +136,8 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     std::size_t best = 0;
     for (std::size_t o = 0; o < kStashLevelCount && alone[l]; ++o) {
       owed[o] += point[levels[o]];
-      if (owed[o] > owed[best] + 1e-9) best = o;
+      const bool due = rounding == LevelRounding::nearest || owed[o] >= 1 - 1e-6;
+      if (due && owed[o] > (best == 0 && rounding == LevelRounding::down ? 0 : owed[best] + 1e-9)) best = o;
     }
     if (alone[l]) owed[best] -= 1;
     owed_resident += point[program.resident[l]];
