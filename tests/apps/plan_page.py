@@ -2,7 +2,7 @@
 
 plan_page.py PROGRAM [--folder FOLDER] [--large]     exit 0 where all is well, 77 where no browser is found
 
-The pictures stay in FOLDER. --large plans a step of a 27B model on a made-up machine with an accelerator.
+The pictures stay in FOLDER. --large plans a step of 27B on an H800 (examples/).
 """
 
 import argparse
@@ -18,45 +18,10 @@ import tiny_run
 MOST_BYTES = 2_000_000
 MOST_PROCESSOR = 2  # seconds of processor time to open and draw the page, the browser's own included, the best of three
 
-# A dense model of the Llama family with the sizes of a 27B one, and an accelerator of 400 TFLOP/s in bf16 behind 50 GB/s.
-# The costs are worked out from these figures; nothing was measured.
-LAYERS, HIDDEN, FFN, VOCAB, TOKENS, SLOTS = 64, 5120, 17408, 248320, 1024, 64
-LARGE_MODEL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": HIDDEN, "intermediate_size": FFN,
-               "num_hidden_layers": LAYERS, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
-               "vocab_size": VOCAB, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
-               "tie_word_embeddings": False, "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1,
-               "eos_token_id": 2}
-
-
-def large_costs():
-    rate = 400e12
-    attention, up, down = HIDDEN * (40 + 16 + 40) * 128, 2 * HIDDEN * FFN, HIDDEN * FFN
-    seconds = [2 * TOKENS * size / rate for size in (attention, up, down)]
-    forward = sum(seconds)
-    head = 2 * TOKENS * HIDDEN * VOCAB / rate
-    return {"source": "modelled", "machine": "an accelerator of 400 TFLOP/s (made up)", "slot_tokens": TOKENS,
-            "forward_s": forward, "recompute_s": [seconds[0] + seconds[1], seconds[1], seconds[0], 0],
-            "down_projection_s": seconds[2], "backward_s": 2 * forward, "head_s": 3 * head, "head_forward_s": head,
-            "gather_embedding_s": 1e-4, "scatter_embedding_s": 3e-4, "finish_embedding_s": 0.02, "zero_embedding_s": 0.02,
-            "update_per_parameter_s": 1 / 6e9, "update_eight_bit_per_parameter_s": 1 / 8e9,
-            "offload_gradient_per_element_s": 4e-12, "copy_h2d_gbps": 50, "copy_d2h_gbps": 50, "op_overhead_s": 5e-6,
-            "handover_s": 1e-5}
-
-
-def large_run(folder):
-    """run.yaml of the large model."""
-    model = folder / "large-27b"
-    model.mkdir(parents=True, exist_ok=True)
-    (model / "config.json").write_text(json.dumps(LARGE_MODEL), encoding="utf-8")
-    costs = folder / "costs.json"
-    costs.write_text(json.dumps(large_costs()), encoding="utf-8")
-    keys = {"model_name_or_path": model, "cutoff_len": TOKENS, "per_device_train_batch_size": SLOTS, "micro_batch": 1,
-            "memory_model": "emulated", "device_memory": "40GB", "host_memory": "300GB", "link_h2d_gbps": 50,
-            "link_d2h_gbps": 50, "link_duplex_gbps": 90, "disk_read_gbps": 6,
-            "disk_write_gbps": 5, "calibration": costs, "policy": "auto", "scratch_dir": folder, "max_disk_writes_tb": 1000}
-    file = folder / "large.yaml"
-    file.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
-    return file
+# 27B on an H800, cut into 18 calls of a layer: from files, nothing is measured.
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples"
+LARGE = ["--model", EXAMPLES / "models" / "qwen3.6-27b", "--machine", EXAMPLES / "machines" / "h800-80g.json", "--batch", "72",
+         "--tokens", "1024", "--micro-batch", "4", "--optimizer", "adamw_8bit", "--host-pool", "64GB"]
 
 
 class Report:
@@ -136,10 +101,10 @@ def main():
     page, trace = folder / "plan.html", folder / "trace.json"
 
     tiny_run.keep_costs_in(folder / "costs")
-    config = large_run(folder) if options.large else tiny_run.make(
-        folder / "tiny", memory_model="emulated", device_memory="20MB", link_h2d_gbps=1, link_d2h_gbps=1)
+    what = LARGE if options.large else [tiny_run.make(
+        folder / "tiny", memory_model="emulated", device_memory="20MB", link_h2d_gbps=1, link_d2h_gbps=1)]
     began = time.monotonic()
-    subprocess.run([options.program, "plan", config, "--out", folder / "plan.json", "--page", page, "--trace", trace],
+    subprocess.run([options.program, "plan", *what, "--out", folder / "plan.json", "--page", page, "--trace", trace],
                    check=True, stdin=subprocess.DEVNULL, stdout=sys.stdout if options.large else subprocess.DEVNULL)
     report = Report()
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
@@ -164,7 +129,7 @@ def main():
             "(async () => { const paper = document.getElementById('paper'); await paper.decode(); return paper.naturalWidth; })()") > 1000)
         shown.pdf(folder / "plan.pdf")
         if not options.large:
-            look_at_run(options.program, shown, config, report, folder)
+            look_at_run(options.program, shown, what[0], report, folder)
         report.check("printed", (folder / "plan.pdf").stat().st_size > 10_000)
     finally:
         shown.close()
