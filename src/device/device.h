@@ -39,6 +39,7 @@ class Event {
 struct Arena {
   std::byte* data = nullptr;
   Bytes size;
+  Bytes most = {};  // what grow() may make of it
 };
 
 class Device {
@@ -50,8 +51,9 @@ class Device {
   [[nodiscard]] virtual MemoryModel memory_model() const = 0;
 
   // Device: at most the capacity the device was made with, else Error(device). Host: pinned where that
-  // means something. Freed with the device. Called before the first step only. `most`: what grow() may make
-  // of it; only addresses are taken for more than `size`.
+  // means something. Freed with the device. Called before the first step only. `most`: what grow() is to be
+  // able to make of it; only addresses are taken for more than `size`, and Arena::most says how many there
+  // are.
   virtual Arena allocate(Tier tier, Bytes size, Bytes most) = 0;
   Arena allocate(Tier tier, Bytes size) { return allocate(tier, size, size); }
   // Makes an arena larger where it is, between steps. The same errors.

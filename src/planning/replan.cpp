@@ -51,7 +51,6 @@ Replanner::Replanner(PlanningInputs inputs, std::string policy, PlannedStep plan
   inputs_.context.homes = planned_.plan.groups;
   inputs_.batch = planned_.plan.batch;
   inputs_.homes_are_fixed = true;
-  usual_.fill(1);
 }
 
 bool Replanner::after_step(Seconds seconds, std::span<const SimulatedOp> measured) {
@@ -73,8 +72,7 @@ bool Replanner::after_step(Seconds seconds, std::span<const SimulatedOp> measure
   recent_.erase(recent_.begin());
   bool link_lost = false;
   for (std::size_t s = 0; s < kStreamCount; ++s)
-    link_lost =
-        link_lost || (is_link(static_cast<StreamId>(s)) && usual.slower[s] > usual_[s] / (1 - kLinkLost));
+    link_lost = link_lost || (is_link(static_cast<StreamId>(s)) && usual.slower[s] > 1 / (1 - kLinkLost));
   if (!link_lost && !off(usual.seconds / expected_, kStepOff)) return false;
   return plan_again(usual);
 }
@@ -146,7 +144,6 @@ bool Replanner::plan_again(const Observation& seen) {
   if (better) {
     planned_ = *next;
     expected_ = planned_.simulation.step;
-    usual_.fill(1);
     in_vain_ = 0;
     return true;
   }
@@ -154,7 +151,6 @@ bool Replanner::plan_again(const Observation& seen) {
   planned_.simulation = as_it_is;
   planned_.machine = inputs_.machine;
   expected_ = seen.seconds;
-  usual_.fill(1);
   ++in_vain_;
   return false;
 }

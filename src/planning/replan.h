@@ -49,8 +49,7 @@ class Replanner {
   PlanningInputs inputs_;
   std::string policy_;
   PlannedStep planned_;
-  Seconds expected_;                          // of a step
-  std::array<double, kStreamCount> usual_{};  // factors that are known and not looked at again
+  Seconds expected_;  // of a step
   std::vector<Observation> recent_;
   std::int64_t ignored_ = 0;  // steps still to be left out
   int in_vain_ = 0;           // plannings in a row that found nothing better

@@ -52,6 +52,8 @@ class Executor {
   // Arenas and a scratch file for the largest of all Programs that will run. Once, before anything else.
   // `most_device`, `most_host`: how large grow() may make the arenas (0: not at all).
   void allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device = {}, Bytes most_host = {});
+  // Whether grow() can go as far as allocate() was asked for.
+  [[nodiscard]] bool may_grow() const { return may_grow_; }
   // Room for a Program that is larger than the others, between steps. What is in the arenas stays.
   void grow(Bytes device, Bytes host);
   // The gradient of a group as the last step left it, in the storage type; not of those on disk.
@@ -136,6 +138,7 @@ class Executor {
   std::unique_ptr<ScratchFile> disk_;
   StateWindow states_, weights_;
   std::chrono::steady_clock::time_point disk_read_free_{}, disk_write_free_{};  // paced: end of the last
+  bool may_grow_ = false;
   std::optional<AdamWStep> pending_;
   bool step_finite_ = true;
 };

@@ -37,6 +37,7 @@ void Executor::allocate(Bytes device, Bytes host, Bytes disk, Bytes most_device,
   device_arena_ = device_.allocate(Tier::device, device, std::max(device, most_device));
   if (context_.tiers == TierModel::tiered)
     host_arena_ = device_.allocate(Tier::host, host, std::max(host, most_host));
+  may_grow_ = device_arena_.most >= most_device && host_arena_.most >= most_host;
   fill_with_pattern(device_arena_, Bytes{0});
   fill_with_pattern(host_arena_, Bytes{0});
   // The update Program names every state buffer and nothing else: its offsets are everybody's.

@@ -85,9 +85,13 @@ class Trainer {
     continues_ = run.resume && lies_in(*run.resume, config_.output_dir);
     check_space();
     if (run.replan)
-      session_.allocate(programs, run.machine.device_capacity, run.machine.host_capacity);
+      session_.allocate(programs, run.machine.device_capacity,
+                        run.machine.tiers == TierModel::tiered ? run.machine.host_capacity : Bytes{0});
     else
       session_.allocate(programs);
+    replanning_ = run.replan && session_.executor().may_grow();
+    if (run.replan && !replanning_)
+      log::info("replan: off, since this process may not use addresses as large as its budgets");
     if (run.resume)
       restore(*run.resume);
     else
@@ -186,7 +190,7 @@ class Trainer {
     const bool traced = run_.traced && state_.step + 1 == config_.trace_step;
     const StepOutcome outcome =
         session_.executor().train(*program_, step_tokens(batch), adamw_step(config_, lr, state_.updates + 1),
-                                  run_.replan || traced || step_seconds_.size() < kTimedSteps);
+                                  replanning_ || traced || step_seconds_.size() < kTimedSteps);
     if (!outcome.timings.empty()) compute_parts_.push_back(compute_time(outcome) / outcome.seconds);
     ++state_.step;
     if (traced) run_.traced(state_.step, outcome.timings);
@@ -213,7 +217,7 @@ class Trainer {
       log_->training(point(), {.loss = last_loss_, .grad_norm = outcome.gradient_norm, .lr = lr});
     if (evaluation_due()) evaluate();
     if (config_.save_steps > 0 && state_.step % config_.save_steps == 0) save(config_.save_only_model);
-    if (run_.replan && state_.step < total_steps_) replan(outcome);
+    if (replanning_ && state_.step < total_steps_) replan(outcome);
   }
 
   // Another plan takes over where the run finds one worth it. What the old one has left over is done first:
@@ -428,7 +432,8 @@ class Trainer {
   Session session_;
   Program update_;
   const Program* program_ = &run_.program;  // the step of the plan in use
-  std::unique_ptr<NextPlan> next_;          // it, where it is not the run's first
+  bool replanning_ = false;
+  std::unique_ptr<NextPlan> next_;  // it, where it is not the run's first
   std::optional<Program> evaluate_;
   TrainerState state_;
   TrainerLog* log_ = nullptr;

@@ -259,7 +259,7 @@ Arena CpuDeviceOfOptions::allocate(Tier tier, Bytes size, Bytes most) {
   take(tier, size);
   arenas_.emplace_back(size, MemoryRegion::Pages::touched, fmt::format("the {} arena", to_string(tier)),
                        most);
-  return {arenas_.back().data(), size};
+  return {.data = arenas_.back().data(), .size = size, .most = arenas_.back().most()};
 }
 
 void CpuDeviceOfOptions::grow(Tier tier, Arena& arena, Bytes size) {

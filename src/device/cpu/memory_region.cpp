@@ -47,7 +47,9 @@ MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose, 
   mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | reserve, -1, 0);
   if (mapping_ == MAP_FAILED) {
     mapping_ = nullptr;
-    refuse(most_, purpose);
+    if (most_ == size) refuse(size, purpose);
+    *this = MemoryRegion(size, pages, purpose);  // a process may have a limit of addresses
+    return;
   }
   const auto start = reinterpret_cast<std::uintptr_t>(mapping_);
   const std::uintptr_t alignment = huge ? kHugePage : kPage;

@@ -17,7 +17,7 @@ class MemoryRegion {
 
   MemoryRegion() = default;
   // Throws Error(device) naming `purpose` where the system does not give the memory. `most`: addresses up to
-  // there are kept free for grow().
+  // there are kept free for grow(), if the system gives them.
   MemoryRegion(Bytes size, Pages pages, const std::string& purpose, Bytes most = {});
   ~MemoryRegion();
   MemoryRegion(MemoryRegion&& other) noexcept;
@@ -28,6 +28,7 @@ class MemoryRegion {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] Bytes size() const { return size_; }
+  [[nodiscard]] Bytes most() const { return most_; }
 
  private:
   void* mapping_ = nullptr;
