@@ -18,7 +18,7 @@ constexpr double kGoodGap = 3e-3;
 // The solver searches small programs, and where rounding finds nothing; in large ones it would look for many
 // seconds for what is less than the simulator's error.
 constexpr std::int64_t kSmallProgram = 200;  // integer columns
-constexpr std::int64_t kManyNodes = 20, kFewNodes = 5;
+constexpr std::int64_t kManyNodes = 20, kFewNodes = 5, kAroundNodes = 10;
 
 }  // namespace
 
@@ -67,6 +67,32 @@ MilpSolution rounded(const StepModel& model, const StepProgram& program, const M
   return solution;
 }
 
+// Searches the layers whose stash level or residency the relaxation splits; all others stay as in `values`.
+MilpSolution search_around(const StepProgram& program, const std::vector<double>& relaxed,
+                           const std::vector<double>& values) {
+  const auto split = [&](std::int32_t column) {
+    if (column < 0) return false;
+    const double value = relaxed[static_cast<std::size_t>(column)];
+    return std::abs(value - std::round(value)) > 1e-6;
+  };
+  std::vector<bool> free(values.size(), false);
+  const auto release = [&](std::int32_t column) {
+    if (column >= 0) free[static_cast<std::size_t>(column)] = true;
+  };
+  for (std::size_t l = 0; l < program.levels.size(); ++l) {
+    const LevelColumns& levels = program.levels[l];
+    if (!split(program.resident[l]) && std::none_of(levels.begin(), levels.end(), split)) continue;
+    std::for_each(levels.begin(), levels.end(), release);
+    release(program.resident[l]);
+    release(program.retained[l]);
+  }
+  MilpProblem rest = program.problem;
+  for (std::size_t c = 0; c < values.size(); ++c)
+    if (rest.columns[c].integer && !free[c])
+      rest.columns[c].lower = rest.columns[c].upper = std::round(values[c]);
+  return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes}, values);
+}
+
 }  // namespace
 
 std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchGeometry& batch,
@@ -82,30 +108,30 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
     return (solution.objective - bound) / std::max(std::abs(solution.objective), 1e-12);
   };
   MilpSolution solution;
-  std::string how = "relaxation rounded";
+  std::string how;
+  const auto take = [&](MilpSolution tried, const char* from) {
+    if (tried.values.empty() || (!solution.values.empty() && tried.objective >= solution.objective)) return;
+    solution = std::move(tried);
+    how = from;
+  };
   if (!program.whole_shares && !relaxation.values.empty()) {
-    for (const std::int64_t parts : {1, 4}) {
-      MilpSolution tried = rounded(model, program, relaxation, parts, LevelRounding::nearest);
-      if (gap(tried) < gap(solution)) solution = std::move(tried);
-      if (gap(solution) <= kGap) break;
-    }
-    if (gap(solution) > kGap) {
-      MilpSolution tried = rounded(model, program, relaxation, 1, LevelRounding::down);
-      if (gap(tried) < gap(solution)) solution = std::move(tried);
-    }
+    const auto round = [&](std::int64_t parts, LevelRounding rounding) {
+      take(rounded(model, program, relaxation, parts, rounding), "relaxation rounded");
+    };
+    round(1, LevelRounding::nearest);
+    if (gap(solution) > kGoodGap) round(4, LevelRounding::nearest);
+    if (gap(solution) > kGap) round(1, LevelRounding::down);
+    if (gap(solution) > kGap && !solution.values.empty())
+      take(search_around(program, relaxation.values, solution.values),
+           "searched around the rounded relaxation");
   }
   const bool small = std::count_if(program.problem.columns.begin(), program.problem.columns.end(),
                                    [](const MilpColumn& column) { return column.integer; }) <= kSmallProgram;
   if (solution.values.empty() || (small && gap(solution) > kGoodGap)) {
     MilpSolution searched =
         solve(program.problem, {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes}, solution.values);
-    if (!searched.values.empty()) {
-      bound = std::max(bound, searched.bound);
-      if (searched.objective < solution.objective || solution.values.empty()) {
-        solution = std::move(searched);
-        how = "searched";
-      }
-    }
+    if (!searched.values.empty()) bound = std::max(bound, searched.bound);
+    take(std::move(searched), "searched");
   }
   if (solution.values.empty()) return std::nullopt;
   how += fmt::format(", gap {:.2f} %", 100 * std::max(0.0, gap(solution)));

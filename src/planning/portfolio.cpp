@@ -19,6 +19,9 @@
 namespace lazytrain {
 namespace {
 
+// Layers times sequences of a step that is planned in full: the program is solved for every micro-batch size.
+constexpr std::int64_t kSmallStep = 128;
+
 // Differences of less than this count as none when the planner chooses between plans.
 constexpr double kSameStep = 1e-3;
 // Layer calls of all micro-batch sizes together that are tried once a plan fits: the sizes beyond are small,
@@ -71,10 +74,12 @@ void try_serial(const PlanningInputs& inputs, Candidates& candidates, Best& best
   best.candidate = std::make_unique<Candidate>(std::move(serial));
 }
 
-Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
+Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy,
+             bool with_programs) {
   Candidates candidates(inputs, batch);
   Best best;
   consider(inputs, best, candidates.of(policy));
+  if (with_programs) consider(inputs, best, candidates.programs());
   try_serial(inputs, candidates, best);
   return best;
 }
@@ -169,17 +174,19 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   std::optional<Seconds> fastest;
   int in_vain = 0;
   std::int64_t planned = 0;
+  const bool small = batch.slots * inputs.context.architecture.layers <= kSmallStep;
+  const bool in_full = policy == "auto" && small;
   for (const std::int64_t size : micro_batches) {
     batch.micro_batch = size;
-    tried.push_back(best_of(inputs, batch, policy));
+    tried.push_back(best_of(inputs, batch, policy, in_full));
     if (!tried.back().candidate) continue;
     const Seconds step = tried.back().candidate->row.step;
     in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
     fastest = std::min(fastest.value_or(kInfinity), step);
     planned += batch.micro_batches() * inputs.context.architecture.layers;
-    if (in_vain == 2 || planned > kMostPlannedCalls) break;
+    if ((in_vain == 2 && !small) || planned > kMostPlannedCalls) break;
   }
-  if (policy == "auto") {
+  if (policy == "auto" && !in_full) {
     consider_programs(inputs, batch, micro_batches, tried);
     for (const Best& best : tried)
       if (best.candidate) fastest = std::min(fastest.value_or(kInfinity), best.candidate->row.step);

@@ -146,8 +146,8 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     if (static_cast<std::int64_t>(l) < from_layer) continue;
     for (std::size_t o = 0; o < kStashLevelCount; ++o) fix(levels[o], alone[l] && o == best ? 1 : 0);
     fix(program.resident[l], resident ? 1 : 0);
-    if (program.resident[l] < 0 && from_layer == 0)
-      fix(program.retained[l], static_cast<double>(layers - l) <= slots + 1e-6 ? 1 : 0);
+    if (from_layer == 0)
+      fix(program.retained[l], !resident && static_cast<double>(layers - l) <= slots + 1e-6 ? 1 : 0);
   }
 }
 
