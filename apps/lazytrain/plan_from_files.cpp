@@ -50,6 +50,7 @@ PlanningInputs planning_inputs(const PlanFiles& files) {
   if (files.optimizer_overlap != "auto") inputs.optimizer_overlap = files.optimizer_overlap == "on";
   inputs.device_key = "device_capacity";
   inputs.host_key = "host_capacity";
+  inputs.pinned_key = "pinned_capacity";
   inputs.disk_key = "disk_capacity";
   if (!files.host_pool.empty()) {
     if (machine.tiers == TierModel::unified)

@@ -138,6 +138,7 @@ Machine machine_of(const RunConfig& config) {
     if (config.host_memory && *config.host_memory > rest)
       log::warning("host_memory is {}, but beside device_memory the system leaves {} free",
                    format_bytes(*config.host_memory), format_bytes(rest));
+    machine.pinned_capacity = config.pinned_memory;
   }
   return machine;
 }
@@ -264,6 +265,11 @@ PlanningInputs planning_inputs(const RunConfig& config, const Architecture& arch
     inputs.machine.optimizer_rate = 0;
     inputs.costs.update_per_parameter = inputs.costs.update_eight_bit_per_parameter = 0;
     inputs.costs.update_on_device_per_parameter = inputs.costs.update_on_device_eight_bit_per_parameter = 0;
+  }
+  if (config.disk_for_speed && config.states_home != "host") {
+    inputs.disk_for_speed = true;
+    inputs.find_disk(inputs.machine);
+    inputs.find_disk = {};
   }
   if (config.policy == "every-k") inputs.every_k = config.every_k;
   if (config.optimizer_overlap != "auto") inputs.optimizer_overlap = config.optimizer_overlap == "on";

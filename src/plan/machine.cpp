@@ -14,25 +14,27 @@ const char* to_string(TierModel model) {
 }
 
 nlohmann::json to_json(const Machine& machine) {
-  return {{"name", machine.name},
-          {"tiers", to_string(machine.tiers)},
-          {"emulated", machine.emulated},
-          {"device_capacity", machine.device_capacity.value},
-          {"host_capacity", machine.host_capacity.value},
-          {"disk_capacity", machine.disk_capacity.value},
-          {"disk_read_gbps", machine.disk_read},
-          {"disk_write_gbps", machine.disk_write},
-          {"disk_duplex_gbps", machine.disk_duplex},
-          {"host_memory_gbps", machine.host_memory},
-          {"h2d_gbps", machine.h2d},
-          {"d2h_gbps", machine.d2h},
-          {"duplex_gbps", machine.duplex},
-          {"tflops", machine.tflops},
-          {"device_memory_gbps", machine.device_memory},
-          {"optimizer_parameters_per_s", machine.optimizer_rate},
-          {"compute_threads", machine.compute_threads},
-          {"host_threads", machine.host_threads},
-          {"split_cores", machine.split_cores}};
+  nlohmann::json json = {{"name", machine.name},
+                         {"tiers", to_string(machine.tiers)},
+                         {"emulated", machine.emulated},
+                         {"device_capacity", machine.device_capacity.value},
+                         {"host_capacity", machine.host_capacity.value},
+                         {"disk_capacity", machine.disk_capacity.value},
+                         {"disk_read_gbps", machine.disk_read},
+                         {"disk_write_gbps", machine.disk_write},
+                         {"disk_duplex_gbps", machine.disk_duplex},
+                         {"host_memory_gbps", machine.host_memory},
+                         {"h2d_gbps", machine.h2d},
+                         {"d2h_gbps", machine.d2h},
+                         {"duplex_gbps", machine.duplex},
+                         {"tflops", machine.tflops},
+                         {"device_memory_gbps", machine.device_memory},
+                         {"optimizer_parameters_per_s", machine.optimizer_rate},
+                         {"compute_threads", machine.compute_threads},
+                         {"host_threads", machine.host_threads},
+                         {"split_cores", machine.split_cores}};
+  if (machine.pinned_capacity) json["pinned_capacity"] = machine.pinned_capacity->value;
+  return json;
 }
 
 Machine machine_from_json(const nlohmann::json& json, const std::string& where) {
@@ -46,6 +48,8 @@ Machine machine_from_json(const nlohmann::json& json, const std::string& where) 
   machine.emulated = fields.boolean("emulated", false);
   machine.device_capacity = {fields.integer("device_capacity", 1, std::int64_t{1} << 50)};
   machine.host_capacity = {fields.integer("host_capacity", 0, std::int64_t{1} << 50)};
+  if (json.contains("pinned_capacity"))
+    machine.pinned_capacity = Bytes{fields.integer("pinned_capacity", 1, std::int64_t{1} << 50)};
   machine.disk_capacity = {fields.integer("disk_capacity", 0, std::int64_t{1} << 60)};
   machine.disk_read = fields.number("disk_read_gbps", 0, 1e5);
   machine.disk_write = fields.number("disk_write_gbps", 0, 1e5);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "core/units.h"
@@ -22,6 +23,9 @@ struct Machine {
   bool emulated = false;  // said in every print-out
   Bytes device_capacity;  // unified: the one budget
   Bytes host_capacity;    // unified: 0
+  // Of the host, what may be locked in memory ("pinned"), as everything that a link reads or writes has to
+  // be; empty = all of it.
+  std::optional<Bytes> pinned_capacity = {};
   // Of the file system that keeps optimizer states and gradients between uses; 0 = there is none to use.
   Bytes disk_capacity = {};
   double disk_read = 0, disk_write = 0;  // GB/s, measured or given; above 0 where there is a disk

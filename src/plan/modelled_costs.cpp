@@ -75,8 +75,8 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   costs.update_per_parameter = machine.optimizer_rate > 0 ? 1 / machine.optimizer_rate : 26.0 / memory;
   costs.update_eight_bit_per_parameter =
       machine.optimizer_rate > 0 ? 1 / machine.optimizer_rate : 14.1 / memory;
-  // On the device, at the rate of its memory: resident layers are updated there, and a gradient is rounded and
-  // summed faster than a link takes it away.
+  // On the device, at the rate of its memory: resident layers are updated there, and a gradient is rounded
+  // and summed faster than a link takes it away.
   const double device = machine.device_memory * 1e9;
   costs.update_on_device_per_parameter = 26.0 / device;
   costs.update_on_device_eight_bit_per_parameter = 14.1 / device;

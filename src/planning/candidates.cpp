@@ -91,9 +91,7 @@ Program Candidates::lower(const Plan& plan) const {
 }
 
 bool Candidates::fits(const Program& program) const {
-  return program.device_bytes <= inputs_.machine.device_capacity &&
-         program.disk_bytes <= inputs_.machine.disk_capacity &&
-         (program.tiers == TierModel::unified || program.host_bytes <= inputs_.machine.host_capacity);
+  return lazytrain::fits(program, inputs_.machine);
 }
 
 void Candidates::finish(Candidate& candidate) {
@@ -107,6 +105,13 @@ void Candidates::finish(Candidate& candidate) {
   if (!row.fits && candidate.program.disk_bytes > inputs_.machine.disk_capacity) {
     row.why_not = fmt::format("the disk needs {} and has {}", format_bytes(candidate.program.disk_bytes),
                               format_bytes(inputs_.machine.disk_capacity));
+    return;
+  }
+  if (!row.fits && row.device <= inputs_.machine.device_capacity &&
+      row.host <= inputs_.machine.host_capacity) {
+    row.why_not =
+        fmt::format("the host has to pin {} and may pin {}", format_bytes(pinned_bytes(candidate.program)),
+                    format_bytes(inputs_.machine.pinned_capacity.value_or(Bytes{0})));
     return;
   }
   if (!row.fits) {
@@ -241,6 +246,8 @@ std::optional<Candidate> Candidates::program(const StepKnobs& knobs) {
     const Program& program = candidate.program;
     model.device_capacity -= excess(program.device_bytes, inputs_.machine.device_capacity);
     model.host_capacity -= excess(program.host_bytes, inputs_.machine.host_capacity);
+    if (model.pinned_capacity)
+      *model.pinned_capacity -= excess(pinned_bytes(program), *inputs_.machine.pinned_capacity);
     model.disk_capacity -= excess(program.disk_bytes, inputs_.machine.disk_capacity);
   }
   return std::nullopt;
@@ -444,14 +451,13 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
   for (const Plan& shape : shapes) {
     Program program = lower_train_step(inputs.context, knob_ladder(shape, inputs).back(), workspace,
                                        LoweringDepth::estimate);
-    const bool too_large =
-        program.device_bytes > inputs.machine.device_capacity ||
-        (program.tiers == TierModel::tiered && program.host_bytes > inputs.machine.host_capacity);
-    if (fitting && too_large) continue;
+    Machine roomy_disk = inputs.machine;
+    roomy_disk.disk_capacity = Bytes{INT64_MAX};
+    if (fitting && !fits(program, roomy_disk)) continue;
     lay_out(program);
     const bool spills = shape.boundaries.front().disk_micro_batches > 0;
     if (spills && program.disk_bytes > inputs.machine.disk_capacity) continue;
-    sizes.push_back({program.device_bytes, program.host_bytes});
+    sizes.push_back({program.device_bytes, program.host_bytes, pinned_bytes(program)});
   }
   return sizes;
 }

@@ -40,8 +40,9 @@ struct PlanningInputs {
   bool disk_for_speed = false;
   Bytes most_disk_writes{INT64_MAX};  // a step; plans that write more are taken only where no other fits
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
-  // What the user calls the two budgets, for messages.
-  std::string device_key = "device_memory", host_key = "host_memory", disk_key = "scratch_dir";
+  // What the user calls the budgets, for messages.
+  std::string device_key = "device_memory", host_key = "host_memory", disk_key = "scratch_dir",
+              pinned_key = "pinned_memory";
 };
 
 }  // namespace lazytrain

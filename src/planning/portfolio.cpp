@@ -226,10 +226,8 @@ std::optional<std::int64_t> least_level_on_disk(PlanningInputs inputs, const Bat
   const auto some_fits = [&](std::int64_t level) {
     inputs.context.homes = groups_on_disk(level, layers);
     const std::vector<LeanSize> sizes = leanest_sizes(inputs, batch, policy, true);
-    return std::any_of(sizes.begin(), sizes.end(), [&](const LeanSize& size) {
-      return size.device <= inputs.machine.device_capacity &&
-             (inputs.context.tiers == TierModel::unified || size.host <= inputs.machine.host_capacity);
-    });
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [&](const LeanSize& size) { return size.fits(inputs.machine); });
   };
   std::int64_t first = 1;
   for (const std::int64_t all : {layers + 2, 2 * layers + 2, 3 * layers + 2}) {

@@ -263,6 +263,11 @@ Explanation explain(const PlanningInputs& inputs, const std::string& policy) {
   memory(unified ? "memory" : "device memory", &Machine::device_capacity);
   if (!unified) {
     memory("host memory", &Machine::host_capacity);
+    if (machine.pinned_capacity) {
+      const Bytes plus = more(*machine.pinned_capacity);
+      with(fmt::format("{} more pinned memory", format_bytes(plus)),
+           [&](PlanningInputs& changed) { *changed.machine.pinned_capacity += plus; });
+    }
     rate("to the device", &Machine::h2d, &Machine::duplex);
     rate("from the device", &Machine::d2h, &Machine::duplex);
   }

@@ -31,25 +31,31 @@ class Advice {
     const Bytes device_has = inputs_.machine.device_capacity;
     const Bytes host_has = unified ? Bytes{INT64_MAX} : inputs_.machine.host_capacity;
     const std::vector<LeanSize> sizes = leanest_sizes(inputs_, batch_, policy_);
-    std::optional<Bytes> device, host;
+    const Bytes may_pin = unified ? Bytes{INT64_MAX} : inputs_.machine.pinned_capacity.value_or(host_has);
+    std::optional<Bytes> device, host, pinned;
     LeanSize both = sizes.front();
     for (const LeanSize& size : sizes) {
       if (size.host <= host_has) device = std::min(device.value_or(size.device), size.device);
       if (size.device <= device_has) host = std::min(host.value_or(size.host), size.host);
+      if (size.device <= device_has && size.host <= host_has)
+        pinned = std::min(pinned.value_or(size.pinned), size.pinned);
       if (size.device + size.host < both.device + both.host) both = size;
     }
     std::string text, give;
     const auto offer = [&](const std::string& what) { give += (give.empty() ? "give " : ", or ") + what; };
     const std::string of = policy_ == "auto" ? "" : fmt::format(" of policy {}", policy_);
-    if (device && host && *device <= device_has && *host <= host_has) {
+    if (device && host && *device <= device_has && *host <= host_has && pinned && *pinned > may_pin) {
+      text = fmt::format("at most {} of the host may be pinned, too little: the leanest plan{} pins {}",
+                         format_bytes(may_pin), of, format_bytes(*pinned));
+      offer(fmt::format("{}: {}", inputs_.pinned_key, budget(*pinned)));
+    } else if (device && host && *device <= device_has && *host <= host_has) {
       // What a plan needs at the least is known, but this policy finds no placement for it.
       text = fmt::format("policy {} finds no placement within the budgets of {} on the {} and {} on the host",
                          policy_, format_bytes(device_has), unified ? "one tier" : "device",
                          format_bytes(host_has));
       return text + (policy_ != "auto" && fits("auto", batch_) ? "; give policy: auto, or larger budgets"
                                                                : "; give larger budgets");
-    }
-    if (device) {
+    } else if (device) {
       text = fmt::format("the {} budget of {} is too small: the leanest plan{} needs {}",
                          unified ? "memory" : "device", format_bytes(device_has), of, format_bytes(*device));
       offer(fmt::format("{}: {}", inputs_.device_key, budget(*device)));
@@ -75,16 +81,13 @@ class Advice {
  private:
   // The smallest plan of `policy` that fits the budgets.
   std::optional<LeanSize> fits(const std::string& policy, const BatchGeometry& batch) const {
-    const bool unified = inputs_.context.tiers == TierModel::unified;
     std::optional<LeanSize> least;
     const std::int64_t calls = batch.micro_batches() * inputs_.context.architecture.layers;
     if (calls > kMostLayerCalls || lowered_ > kMostLoweredCalls) return least;
     constexpr std::int64_t kShapes = 12;  // at most, of policy auto
     lowered_ += kShapes * calls;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))
-      if (size.device <= inputs_.machine.device_capacity &&
-          (unified || size.host <= inputs_.machine.host_capacity) && (!least || size.device < least->device))
-        least = size;
+      if (size.fits(inputs_.machine) && (!least || size.device < least->device)) least = size;
     return least;
   }
 

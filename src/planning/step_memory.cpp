@@ -3,22 +3,29 @@
 
 namespace lazytrain {
 
-// (12) Everything away is on the host at the end of the forward.
+// (12) Everything away is on the host at the end of the forward, pinned.
 void StepWriter::capacities() {
-  Terms host, disk;
+  Terms activations, disk, host, pinned;
   for (std::int64_t l = 0; l < model_.layers; ++l) {
-    host.add(program_.boundary_host[at(l)], share(model_.boundary));
+    activations.add(program_.boundary_host[at(l)], share(model_.boundary));
     disk.add(program_.boundary_disk[at(l)], share(model_.boundary));
     for (std::size_t o = 1; o < kStashLevelCount; ++o) {
-      host.add(program_.stash_host[at(l)][o], share(layer(l).stash[o]));
+      activations.add(program_.stash_host[at(l)][o], share(layer(l).stash[o]));
       disk.add(program_.stash_disk[at(l)][o], share(layer(l).stash[o]));
     }
-    // A resident layer's weights, gradient and states leave the host.
+    // A resident layer's weights and gradient leave the host, and its states, which are not pinned.
     host.add(program_.resident[at(l)], -bytes(layer(l).resident));
+    pinned.add(program_.resident[at(l)], -2 * bytes(layer(l).weights));
   }
-  host.constant = bytes(model_.bare_host) - bytes(model_.boundary) * static_cast<double>(model_.layers) -
-                  bytes(model_.host_capacity);
+  const double bare = bytes(model_.boundary) * static_cast<double>(model_.layers);
+  host.add(activations, 1);
+  host.constant = bytes(model_.bare_host) - bare - bytes(model_.host_capacity);
   at_most("host", host);
+  if (model_.pinned_capacity) {
+    pinned.add(activations, 1);
+    pinned.constant = bytes(model_.bare_pinned) - bare - bytes(*model_.pinned_capacity);
+    at_most("pinned", pinned);
+  }
   disk.constant = -bytes(model_.disk_capacity);
   if (!disk.columns.empty()) at_most("disk", disk);
 }

@@ -230,11 +230,15 @@ StepModel make_step_model(const PlanningInputs& inputs, const BatchGeometry& bat
   model.bare_host = static_cast<double>(program.host_bytes.value);
   model.device_capacity = static_cast<double>(machine.device_capacity.value);
   model.host_capacity = static_cast<double>(machine.host_capacity.value);
+  model.bare_pinned = static_cast<double>(pinned_bytes(program).value);
+  if (machine.pinned_capacity && !model.unified)
+    model.pinned_capacity = static_cast<double>(machine.pinned_capacity->value);
   model.disk_capacity = static_cast<double>(machine.disk_capacity.value - bytes_on_disk(context).value);
   if (options.activations_on_disk && !model.unified) {
     double object = model.boundary / calls;
     for (const StepLayer& layer : model.layer) object = std::max(object, layer.stash.back() / calls);
     model.stage = object * static_cast<double>(knobs.stage_slots);
+    if (model.pinned_capacity) *model.pinned_capacity -= model.stage;
     model.host_capacity -= model.stage;  // at the turn reads take over what writes leave
   }
   return model;

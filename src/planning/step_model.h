@@ -87,9 +87,11 @@ struct StepModel {
   // every boundary on the host (unified: on the device) and stashes nothing.
   std::vector<double> bare_device = {};
   double bare_host = 0;
+  double bare_pinned = 0;
   double device_capacity = 0, host_capacity = 0;
-  double disk_capacity = 0;  // for activations
-  double stage = 0;          // bytes of the host that they pass through, each way
+  std::optional<double> pinned_capacity = {};  // none: all of the host may be pinned
+  double disk_capacity = 0;                    // for activations
+  double stage = 0;                            // bytes of the host that they pass through, each way
 };
 
 // Times, stash levels and bytes of one layer.

@@ -125,6 +125,29 @@ Bytes disk_writes(const Program& program) {
   return bytes_of_stream(program, StreamId::disk_write);
 }
 
+Bytes pinned_bytes(const Program& program) {
+  std::vector<bool> copied(program.buffers.size(), false);
+  for (const Op& op : program.ops) {
+    if (op.stream != StreamId::h2d && op.stream != StreamId::d2h) continue;
+    for (const Operand& operand : op.operands) copied[static_cast<std::size_t>(operand.buffer)] = true;
+  }
+  Bytes pinned = program.host_bytes;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.tier == Tier::host && buffer.persistent && !copied[id])
+      pinned = pinned - align_up(buffer.size, kBufferAlignment);
+  }
+  return std::max(pinned, Bytes{0});
+}
+
+bool fits(const Program& program, const Machine& machine) {
+  if (program.device_bytes > machine.device_capacity || program.disk_bytes > machine.disk_capacity)
+    return false;
+  if (program.tiers == TierModel::unified) return true;
+  return program.host_bytes <= machine.host_capacity &&
+         (!machine.pinned_capacity || pinned_bytes(program) <= *machine.pinned_capacity);
+}
+
 std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
   // The instant (op) at which most bytes of the tier are reserved.
   std::vector<std::int64_t> change(program.ops.size() + 1, 0);

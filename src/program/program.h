@@ -180,6 +180,13 @@ bool begins_with_updates(const Program& program);
 Bytes disk_reads(const Program& program);
 Bytes disk_writes(const Program& program);
 
+// Bytes of the host that a link reads or writes, or may at some time: all but what persists there and is
+// touched by the host alone (moments, residuals). A device of its own needs these pinned.
+Bytes pinned_bytes(const Program& program);
+
+// No tier holds more than it has; `pinned` included.
+bool fits(const Program& program, const Machine& machine);
+
 // What a tier holds at its peak, grouped by what the buffers are ("weights", "boundaries"...), largest first.
 struct MemoryItem {
   std::string what;

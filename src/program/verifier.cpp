@@ -80,6 +80,11 @@ class Verifier {
       report(Violation::Kind::overflow,
              fmt::format("the host needs {} and has {}", format_bytes(program_.host_bytes),
                          format_bytes(machine_.host_capacity)));
+    if (program_.tiers == TierModel::tiered && machine_.pinned_capacity &&
+        pinned_bytes(program_) > *machine_.pinned_capacity)
+      report(Violation::Kind::overflow,
+             fmt::format("the host has to pin {} and may pin {}", format_bytes(pinned_bytes(program_)),
+                         format_bytes(*machine_.pinned_capacity)));
     if (program_.disk_bytes > machine_.disk_capacity)
       report(Violation::Kind::overflow,
              fmt::format("the disk needs {} and has {}", format_bytes(program_.disk_bytes),

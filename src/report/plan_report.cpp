@@ -38,11 +38,16 @@ std::string tiers_table(const Program& program, const Machine& machine) {
       program.disk_bytes.value > 0
           ? tier_block(program, Tier::disk, "disk", program.disk_bytes, machine.disk_capacity)
           : "";
+  const std::string pinned =
+      machine.pinned_capacity
+          ? fmt::format("  of the host, pinned: {} of the {} that may be\n",
+                        format_bytes(pinned_bytes(program)), format_bytes(*machine.pinned_capacity))
+          : "";
   if (program.tiers == TierModel::unified)
     return tier_block(program, Tier::device, "memory", program.device_bytes, machine.device_capacity) + disk;
   return tier_block(program, Tier::device, "device" + machine_word(machine), program.device_bytes,
                     machine.device_capacity) +
-         tier_block(program, Tier::host, "host", program.host_bytes, machine.host_capacity) + disk;
+         tier_block(program, Tier::host, "host", program.host_bytes, machine.host_capacity) + pinned + disk;
 }
 
 std::string policies_table(const std::vector<Evaluation>& table, const Machine& machine) {

@@ -145,11 +145,7 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
     const WorkspaceBytes workspace = workspace_bytes(context.architecture, type, 1, slot_tokens, sequences);
     for (const std::int64_t weight_slots : {2, 1}) {
       plan.programs = lower_generation(context, plan.geometry, weight_slots, workspace);
-      const auto fits = [&](const Program& program) {
-        return program.device_bytes <= machine.device_capacity &&
-               (machine.tiers == TierModel::unified || program.host_bytes <= machine.host_capacity);
-      };
-      if (!fits(plan.programs.prefill) || !fits(plan.programs.decode)) continue;
+      if (!fits(plan.programs.prefill, machine) || !fits(plan.programs.decode, machine)) continue;
       verify_or_throw(plan.programs.prefill, machine);
       verify_or_throw(plan.programs.decode, machine);
       return plan;

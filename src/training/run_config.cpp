@@ -95,6 +95,8 @@ void notice_idle_keys(const RunConfig& config, const Places& places, std::vector
   const RunConfig defaults;
   for (const auto& [key, idle, beside] :
        {Idle{"host_memory", unified, "memory_model: unified (device_memory is the budget for everything)"},
+        Idle{"pinned_memory", unified, "memory_model: unified"},
+        Idle{"disk_for_speed", config.states_home == "host", "states_home: host"},
         Idle{"split_cores", unified, "memory_model: unified"},
         Idle{"link_h2d_gbps", unified, "memory_model: unified"},
         Idle{"link_d2h_gbps", unified, "memory_model: unified"},

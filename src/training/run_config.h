@@ -79,6 +79,7 @@ struct RunConfig {
   std::string memory_model = "unified";  // unified | emulated
   std::optional<Bytes> device_memory;    // not set: what the system leaves free
   std::optional<Bytes> host_memory;      // likewise
+  std::optional<Bytes> pinned_memory;    // of the host; not set: all of it
   std::optional<std::int64_t> threads;   // not set: all cores of this process
   bool split_cores = false;
   double link_h2d_gbps = 0;  // 0: not paced
@@ -87,6 +88,7 @@ struct RunConfig {
   double optimizer_gparams_per_s = 0;
   std::string states_home = "auto";        // auto | host | disk: optimizer states
   std::optional<std::string> scratch_dir;  // of what is on disk; not set: output_dir
+  bool disk_for_speed = false;             // false: only what has no other room goes there
   double disk_read_gbps = 0;               // emulated: 0: not paced
   double disk_write_gbps = 0;
   double max_disk_writes_tb = 1;  // a run that would write more is refused
