@@ -107,6 +107,8 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
     if (solution.values.empty()) return kInfinity;
     return (solution.objective - bound) / std::max(std::abs(solution.objective), 1e-12);
   };
+  const bool small = std::count_if(program.problem.columns.begin(), program.problem.columns.end(),
+                                   [](const MilpColumn& column) { return column.integer; }) <= kSmallProgram;
   MilpSolution solution;
   std::string how;
   const auto take = [&](MilpSolution tried, const char* from) {
@@ -121,12 +123,10 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
     round(1, LevelRounding::nearest);
     if (gap(solution) > kGoodGap) round(4, LevelRounding::nearest);
     if (gap(solution) > kGap) round(1, LevelRounding::down);
-    if (gap(solution) > kGap && !solution.values.empty())
+    if (!small && gap(solution) > kGap && !solution.values.empty())
       take(search_around(program, relaxation.values, solution.values),
            "searched around the rounded relaxation");
   }
-  const bool small = std::count_if(program.problem.columns.begin(), program.problem.columns.end(),
-                                   [](const MilpColumn& column) { return column.integer; }) <= kSmallProgram;
   if (solution.values.empty() || (small && gap(solution) > kGoodGap)) {
     MilpSolution searched =
         solve(program.problem, {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes}, solution.values);

@@ -19,7 +19,7 @@
 namespace lazytrain {
 namespace {
 
-// Layers times sequences of a step that is planned in full: the program is solved for every micro-batch size.
+// Layers times sequences of a step for which the program is solved for every micro-batch size that has hope.
 constexpr std::int64_t kSmallStep = 128;
 
 // Differences of less than this count as none when the planner chooses between plans.
@@ -74,12 +74,10 @@ void try_serial(const PlanningInputs& inputs, Candidates& candidates, Best& best
   best.candidate = std::make_unique<Candidate>(std::move(serial));
 }
 
-Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy,
-             bool with_programs) {
+Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std::string& policy) {
   Candidates candidates(inputs, batch);
   Best best;
   consider(inputs, best, candidates.of(policy));
-  if (with_programs) consider(inputs, best, candidates.programs());
   try_serial(inputs, candidates, best);
   return best;
 }
@@ -87,7 +85,8 @@ Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std
 // The program is solved for the micro-batch sizes whose heuristics come close to the fastest.
 void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::span<const std::int64_t> sizes,
                        std::vector<Best>& tried) {
-  constexpr double kClose = 0.03;
+  const bool small = batch.slots * inputs.context.architecture.layers <= kSmallStep;
+  const double close = small ? 0.15 : 0.03;
   constexpr std::size_t kMostSizes = 2;
   constexpr std::int64_t kLargeModel = 16, kFineCalls = 12;
   std::vector<std::size_t> order;
@@ -100,9 +99,10 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
   if (order.empty() && !tried.empty()) order.push_back(tried.size() - 1);
   // The size that comes out best, and the smallest that comes close: what it moves is finer.
   std::erase_if(order, [&](std::size_t i) {
-    return tried[i].candidate && step(i) > step(order.front()) * (1 + kClose);
+    return tried[i].candidate && step(i) > step(order.front()) * (1 + close);
   });
-  if (order.size() > kMostSizes) order = {order.front(), *std::max_element(order.begin() + 1, order.end())};
+  if (order.size() > kMostSizes && !small)
+    order = {order.front(), *std::max_element(order.begin() + 1, order.end())};
   // And one that cuts a step of a large model fine: what waits for a disk waits in objects of this size.
   const std::int64_t layers = inputs.context.architecture.layers;
   for (std::size_t i = 0; i < sizes.size() && layers >= kLargeModel; ++i) {
@@ -175,10 +175,9 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   int in_vain = 0;
   std::int64_t planned = 0;
   const bool small = batch.slots * inputs.context.architecture.layers <= kSmallStep;
-  const bool in_full = policy == "auto" && small;
   for (const std::int64_t size : micro_batches) {
     batch.micro_batch = size;
-    tried.push_back(best_of(inputs, batch, policy, in_full));
+    tried.push_back(best_of(inputs, batch, policy));
     if (!tried.back().candidate) continue;
     const Seconds step = tried.back().candidate->row.step;
     in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
@@ -186,7 +185,7 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
     planned += batch.micro_batches() * inputs.context.architecture.layers;
     if ((in_vain == 2 && !small) || planned > kMostPlannedCalls) break;
   }
-  if (policy == "auto" && !in_full) {
+  if (policy == "auto") {
     consider_programs(inputs, batch, micro_batches, tried);
     for (const Best& best : tried)
       if (best.candidate) fastest = std::min(fastest.value_or(kInfinity), best.candidate->row.step);
