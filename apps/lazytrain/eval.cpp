@@ -1,5 +1,6 @@
 // lazytrain eval run.yaml [key=value ...]: loss and exact match of a model on eval_dataset.
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -79,8 +80,7 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
         set.problems.push_back(std::move(problem));
       });
   print("{}\n", set.dataset.summary(options));
-  for (std::int64_t i = 0; i < set.dataset.samples.size(); ++i)
-    text.require_known(set.dataset.samples[i].ids);
+  text.require_known(std::array{set.dataset.samples.largest_id()});
   for (const Problem& problem : set.problems) text.require_known(problem.prompt);
   choose(set, config, limit);
   return set;

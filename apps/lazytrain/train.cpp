@@ -142,7 +142,8 @@ int run(const Options& options) {
   if (resume) compare(*resume, config);
   const std::int64_t done = resume ? resume->step() : 0;
   const RunData data = load_run_data(
-      config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO));
+      config, text, pool, [](const std::string& line) { say(line + "\n"); }, log::terminal(STDOUT_FILENO),
+      [&] { return signals.requested(); });
   const std::int64_t steps = require_steps(config, data);
   const SessionOptions session = training_options(config, model.architecture());
   PlanningInputs inputs = planning_inputs(config, model.architecture(), session, supervised_fraction(data));

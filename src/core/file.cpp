@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -121,6 +122,17 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+void MappedFile::release(std::size_t begin, std::size_t end) const {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  begin = (begin + page - 1) / page * page;
+  end = std::min(end, size_) == size_ ? size_ : end / page * page;
+  if (begin < end) madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+void MappedFile::expect_random_reads() const {
+  if (data_ != nullptr) madvise(const_cast<std::byte*>(data_), size_, MADV_RANDOM);
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   // The rename would put a file in the place of a device or a pipe.
   std::error_code ignored;
@@ -167,6 +179,14 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
 std::string read_file(const std::filesystem::path& path) {
   const MappedFile file(path);
   return std::string(file.text());
+}
+
+std::filesystem::path cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "lazytrain";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache" / "lazytrain";
+  return std::filesystem::temp_directory_path() / "lazytrain";
 }
 
 void sync_directory(const std::filesystem::path& folder) {

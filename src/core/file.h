@@ -22,6 +22,11 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  // Gives the memory of the pages that lie whole in [begin, end) back; they are read again when they are
+  // looked at. For readers that pass through a file larger than memory.
+  void release(std::size_t begin, std::size_t end) const;
+  // Tells the system that this part is read from here and there, so that it reads no more than is asked for.
+  void expect_random_reads() const;
 
  private:
   const std::byte* data_ = nullptr;
@@ -49,6 +54,8 @@ class AtomicFile {
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void commit();
+  // The file as it is so far, to be read before commit().
+  [[nodiscard]] const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
   std::filesystem::path path_, temporary_;
@@ -63,6 +70,9 @@ std::string read_file(const std::filesystem::path& path);
 // All that comes out of a pipe, a terminal or another stream that is no regular file, e.g. /dev/stdin.
 // Error(code) where it cannot be read or gives more than `most` bytes.
 std::string read_stream(const std::filesystem::path& path, std::size_t most, ExitCode code);
+// Where the program keeps what it would otherwise work out again: $XDG_CACHE_HOME/lazytrain, else
+// ~/.cache/lazytrain, else a folder among the temporary files. It need not exist.
+[[nodiscard]] std::filesystem::path cache_folder();
 // fsync of a folder, so that renames inside it survive a crash.
 void sync_directory(const std::filesystem::path& folder);
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "formats/json_stream.h"
 #include "formats/text_checks.h"
 
 namespace lazytrain {
@@ -28,56 +27,84 @@ std::string keys_of(const nlohmann::json& record) {
 
 }  // namespace
 
-DatasetReport read_dataset(const DatasetSource& source, std::optional<std::int64_t> max_samples,
-                           const std::function<void(Sample&&)>& sink) {
+DatasetReader::DatasetReader(const DatasetSource& source, std::optional<std::int64_t> max_samples)
+    : stream_(source.file) {
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t limit = std::min(max_samples.value_or(kNoLimit), source.num_samples.value_or(kNoLimit));
-  DatasetReport report;
-  report.name = source.name;
-  report.file = source.file.string();
-  std::optional<RecordLayout> layout = source.layout;
+  limit_ = std::min(max_samples.value_or(kNoLimit), source.num_samples.value_or(kNoLimit));
+  report_.name = source.name;
+  report_.file = source.file.string();
+  if (source.layout) layout_ = std::make_shared<RecordLayout>(*source.layout);
+}
 
-  JsonStream stream(source.file);
-  JsonRecord record;
-  nlohmann::json value;
-  while (report.accepted < limit && stream.next(record, value)) {
-    if (!record.good()) {
-      fail(ExitCode::data, "{}:{}: not JSON: {}; correct or remove the line", report.file, record.line,
-           record.reason);
-    }
-    ++report.records;
-    report.replaced += record.replaced;
-    if (!layout) {
-      layout = find_layout(value);
-      report.layout_found = layout.has_value();
-    }
-    Conversion conversion;
-    if (layout) {
-      conversion = to_sample(value, *layout);
-    } else {
-      conversion.reason = fmt::format("it has {}, which fits no known format", keys_of(value));
-    }
-    if (conversion.sample) {
-      ++report.accepted;
-      conversion.sample->line = record.line;
-      sink(std::move(*conversion.sample));
-    } else if (conversion.empty) {
-      ++report.empty;
-    } else {
-      ++report.rejected;
-      if (report.rejections.size() < kShownRejections) {
-        report.rejections.push_back(fmt::format("{}:{}: {}", report.file, record.line, conversion.reason));
-      }
+bool DatasetReader::next(Record& record) {
+  if (!stream_.find(record.raw)) return false;
+  if (!layout_ && record.raw.good()) {
+    nlohmann::json value;
+    JsonRecord copy = record.raw;
+    stream_.parse(copy, value);
+    if (auto found = find_layout(value)) {
+      layout_ = std::make_shared<RecordLayout>(std::move(*found));
+      report_.layout_found = true;
     }
   }
-  if (layout) report.layout = layout->name;
-  if (report.accepted == 0) {
-    const std::string first = report.rejections.empty() ? "" : " (" + report.rejections.front() + ")";
+  record.layout = layout_;
+  return true;
+}
+
+DatasetReader::Converted DatasetReader::convert(Record&& record) const {
+  Converted converted{.raw = std::move(record.raw), .conversion = {}};
+  nlohmann::json value;
+  if (converted.raw.good()) stream_.parse(converted.raw, value);
+  if (!converted.raw.good()) return converted;
+  if (record.layout) {
+    converted.conversion = to_sample(value, *record.layout);
+  } else {
+    converted.conversion.reason = fmt::format("it has {}, which fits no known format", keys_of(value));
+  }
+  if (converted.conversion.sample) converted.conversion.sample->line = converted.raw.line;
+  return converted;
+}
+
+bool DatasetReader::take(Converted& converted) {
+  const JsonRecord& raw = converted.raw;
+  if (!raw.good()) stream_.fail_bad(raw, "; correct or remove it");
+  ++report_.records;
+  report_.replaced += raw.replaced;
+  if (converted.conversion.sample) {
+    ++report_.accepted;
+    return true;
+  }
+  if (converted.conversion.empty) {
+    ++report_.empty;
+    return false;
+  }
+  ++report_.rejected;
+  if (report_.rejections.size() < kShownRejections)
+    report_.rejections.push_back(
+        fmt::format("{}:{}: {}", report_.file, raw.line, converted.conversion.reason));
+  return false;
+}
+
+DatasetReport DatasetReader::finish() {
+  if (layout_) report_.layout = layout_->name;
+  if (report_.accepted == 0) {
+    const std::string first = report_.rejections.empty() ? "" : " (" + report_.rejections.front() + ")";
     fail(ExitCode::data,
          "{}: no valid sample: of {} records {} are empty and {} are unusable{}; expected are the keys {}",
-         report.file, report.records, report.empty, report.rejected, first, expected_keys());
+         report_.file, report_.records, report_.empty, report_.rejected, first, expected_keys());
   }
-  return report;
+  return report_;
+}
+
+DatasetReport read_dataset(const DatasetSource& source, std::optional<std::int64_t> max_samples,
+                           const std::function<void(Sample&&)>& sink) {
+  DatasetReader reader(source, max_samples);
+  DatasetReader::Record record;
+  while (!reader.enough() && reader.next(record)) {
+    DatasetReader::Converted converted = reader.convert(std::move(record));
+    if (reader.take(converted)) sink(std::move(*converted.conversion.sample));
+  }
+  return reader.finish();
 }
 
 std::string DatasetReport::summary() const {

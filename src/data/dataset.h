@@ -1,15 +1,17 @@
-// Reading a dataset's file record by record: JSON array or JSONL, never more than one record in memory. What
-// cannot be used is reported as file:line: reason; nothing is left out silently.
+// Reading a dataset's file record by record: JSON array or JSONL, never more than a few records in memory.
+// What cannot be used is reported as file:line: reason; nothing is left out silently.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset_info.h"
 #include "data/record_layout.h"
+#include "formats/json_stream.h"
 
 namespace lazytrain {
 
@@ -29,9 +31,42 @@ struct DatasetReport {
   [[nodiscard]] std::string summary() const;
 };
 
-// Hands the valid samples to `sink` in the order of the file, at most `max_samples` of them (and at most the
-// source's num_samples). Error(data), exit code 3, for a file that is missing or malformed JSON (with line
-// and column) and for one without a single valid sample (with the keys that were expected).
+// One file, in three steps of which only the middle one takes time: next() finds the records one by one,
+// convert() makes samples of them on any thread, take() counts them in the order of the file.
+// Error(data) for a file that is missing or malformed, with line and column.
+class DatasetReader {
+ public:
+  struct Record {
+    JsonRecord raw;
+    std::shared_ptr<const RecordLayout> layout;  // null: no record so far had the keys of one that is known
+  };
+  struct Converted {
+    JsonRecord raw;
+    Conversion conversion;
+  };
+
+  // At most `max_samples` valid samples are used, and at most the source's num_samples.
+  DatasetReader(const DatasetSource& source, std::optional<std::int64_t> max_samples);
+
+  bool next(Record& record);
+  [[nodiscard]] Converted convert(Record&& record) const;
+  // True where the record is a sample to be used.
+  bool take(Converted& converted);
+  [[nodiscard]] bool enough() const { return report_.accepted >= limit_; }
+  // What was read. Error(data) where there was not a single valid sample (with the keys that were expected).
+  DatasetReport finish();
+
+  [[nodiscard]] std::uint64_t size() const { return stream_.size(); }          // bytes
+  [[nodiscard]] std::uint64_t position() const { return stream_.position(); }  // of next()
+
+ private:
+  std::shared_ptr<const RecordLayout> layout_;
+  std::int64_t limit_ = 0;
+  JsonStream stream_;
+  DatasetReport report_;
+};
+
+// Hands the valid samples to `sink` in the order of the file, on one thread.
 DatasetReport read_dataset(const DatasetSource& source, std::optional<std::int64_t> max_samples,
                            const std::function<void(Sample&&)>& sink);
 

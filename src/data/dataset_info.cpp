@@ -114,6 +114,7 @@ DatasetSource read_entry(const std::string& name, const Entry& entry, const fs::
   if (!file_name || file_name->empty()) fail(ExitCode::data, "{}: file_name is missing", entry.where);
 
   DatasetSource source{.name = name, .file = dataset_dir / *file_name, .layout = {}, .num_samples = {}};
+  source.entry = entry.value.dump(-1, ' ', false, json::error_handler_t::replace);
   const json* columns = object_of(entry.value, "columns", entry.where);
   const json* tags = object_of(entry.value, "tags", entry.where);
   const auto formatting = text_of(entry.value, "formatting", entry.where);

@@ -17,6 +17,7 @@ struct DatasetSource {
   std::filesystem::path file;
   std::optional<RecordLayout> layout;       // nullopt: found by the keys of the first record
   std::optional<std::int64_t> num_samples;  // only the first so many valid ones
+  std::string entry = {};                   // its JSON in dataset_info.json; "": it has none
 };
 
 // `names`: one or more, separated by commas. A name is looked up in dataset_dir/dataset_info.json (keys

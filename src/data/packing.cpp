@@ -131,11 +131,12 @@ EpochSlots pack_epoch(const TokenizedSamples& samples, const std::vector<std::in
 PackedBatch make_batch(const TokenizedSamples& samples, const EpochSlots& epoch, std::int64_t first,
                        std::int64_t count, std::int64_t slot_tokens) {
   PackedBatch batch = PackedBatch::empty(count, slot_tokens);
+  TokenizedSample sample;
   for (std::int64_t s = 0; s < std::min(count, epoch.slots() - first); ++s) {
     const std::int64_t base = s * slot_tokens;
     std::int64_t at = 0;  // in the slot
     for (std::int64_t i = epoch.begin[first + s]; i < epoch.begin[first + s + 1]; ++i) {
-      const TokenizedSample sample = samples[epoch.order[i]];
+      samples.read(epoch.order[i], sample);
       const auto length = static_cast<std::int64_t>(sample.ids.size());
       check(at + length <= slot_tokens, "a sample fits its slot");
       const std::int64_t start = at;
@@ -156,6 +157,7 @@ PackedBatch make_batch(const TokenizedSamples& samples, const EpochSlots& epoch,
       batch.document_start[base + pad] = static_cast<std::int32_t>(at);
     }
   }
+  samples.release();
   return batch;
 }
 

@@ -19,7 +19,7 @@
 namespace lazytrain {
 
 // The longest slot, and the most tokens of one step.
-inline constexpr std::int64_t kMaxSlotTokens = std::int64_t{1} << 24;
+inline constexpr std::int64_t kMaxSlotTokens = kMaxSampleTokens;
 inline constexpr std::int64_t kMaxStepTokens = std::int64_t{1} << 31;
 
 struct PackingOptions {

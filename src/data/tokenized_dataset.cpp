@@ -5,13 +5,18 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/ordered_work.h"
 #include "formats/text_checks.h"
 
 namespace lazytrain {
 namespace {
 
-// Samples rendered at a time: enough to keep all threads busy, little enough to bound the memory for text.
-constexpr std::size_t kBatch = 4096;
+// A thread takes so many records at a time, or as many as have so many bytes: enough to make handing out
+// cheap, little enough to bound the memory for text.
+constexpr std::size_t kPieceRecords = 512;
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+// Pieces that may wait, for each thread.
+constexpr std::int64_t kWaiting = 4;
 constexpr std::int64_t kShownRefusals = 20;
 
 bool is_control(char c) {
@@ -33,77 +38,135 @@ std::uint64_t group_of(const Sample& sample) {
   return group;
 }
 
+// A record after the part of the work that is done on any thread.
+struct Worked {
+  DatasetReader::Converted record;
+  std::string refused;      // why the template did not take it; empty = it did
+  std::int64_t length = 0;  // tokens before any cut
+  bool learns = false;      // something in it is to be predicted
+  EncodedSample encoded;    // where it is kept
+};
+
+struct Piece {
+  std::vector<DatasetReader::Record> records;
+  std::uint64_t position = 0;  // in the file, behind them
+};
+struct WorkedPiece {
+  std::vector<Worked> records;
+  std::uint64_t position = 0;
+};
+
+// Reads, works and counts for one file.
 class Collector {
  public:
-  Collector(const ChatTemplate& chat_template, const TokenizeOptions& options, ThreadPool& pool,
-            const std::function<void(Sample&&)>& keep, TokenizedDataset& result)
-      : template_(chat_template), options_(options), pool_(pool), keep_(keep), result_(result) {}
+  Collector(DatasetReader& reader, const ChatTemplate& chat_template, const TokenizeOptions& options,
+            TokenizedDataset& result)
+      : reader_(reader), template_(chat_template), options_(options), result_(result) {}
 
-  void add(Sample&& sample, const std::string& file) {
-    pending_.push_back(std::move(sample));
-    if (pending_.size() == kBatch) flush(file);
-  }
-
-  void flush(const std::string& file) {
-    rendered_.assign(pending_.size(), {});
-    refused_.assign(pending_.size(), {});
-    pool_.parallel_for(static_cast<std::int64_t>(pending_.size()), [&](std::int64_t i) {
-      try {
-        rendered_[i] = template_.render(pending_[i].messages);
-      } catch (const Error& error) {
-        if (error.code() != ExitCode::data) throw;
-        refused_[i] = error.what();  // this conversation only: the template has no place for one of its turns
-      }
-    });
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
-      if (refused_[i].empty()) {
-        take(std::move(pending_[i]), rendered_[i], file);
-      } else if (++result_.refused <= kShownRefusals) {
-        result_.refusals.push_back(fmt::format("{}:{}: {}", file, pending_[i].line, refused_[i]));
-      }
+  bool read(Piece& piece) {
+    std::size_t bytes = 0;
+    while (piece.records.size() < kPieceRecords && bytes < kPieceBytes) {
+      DatasetReader::Record record;
+      if (!reader_.next(record)) break;
+      bytes += record.raw.text.size();
+      piece.records.push_back(std::move(record));
     }
-    pending_.clear();
+    piece.position = reader_.position();
+    return !piece.records.empty();
   }
+
+  WorkedPiece work(Piece&& piece) const {
+    WorkedPiece worked;
+    worked.position = piece.position;
+    worked.records.reserve(piece.records.size());
+    for (DatasetReader::Record& record : piece.records) worked.records.push_back(work_on(std::move(record)));
+    return worked;
+  }
+
+  // False: no more is wanted.
+  bool write(WorkedPiece&& piece, const std::string& file,
+             const std::function<void(const EncodedSample&)>& sink,
+             const std::function<void(Sample&&)>& keep) {
+    for (Worked& worked : piece.records) {
+      if (reader_.enough()) return false;
+      if (!reader_.take(worked.record) || !counted(worked, file)) continue;
+      sink(worked.encoded);
+      ++kept_;
+      if (keep) keep(std::move(*worked.record.conversion.sample));
+    }
+    return !reader_.enough();
+  }
+  [[nodiscard]] std::int64_t kept() const { return kept_; }
 
  private:
-  void take(Sample&& sample, Rendered& rendered, const std::string& file) {
-    const auto length = static_cast<std::int64_t>(rendered.ids.size());
-    result_.longest = std::max(result_.longest, length);
-    if (length > options_.cutoff_len) {
-      if (options_.overlong == Overlong::error) {
-        fail(ExitCode::data,
-             "{}:{}: the sample has {} tokens, cutoff_len allows {}: raise cutoff_len, or set overlong to "
-             "drop or "
-             "truncate",
-             file, sample.line, length, options_.cutoff_len);
-      }
-      ++result_.overlong;
-      if (options_.overlong == Overlong::drop) return;
+  [[nodiscard]] bool too_long(std::int64_t length) const { return length > options_.cutoff_len; }
+
+  Worked work_on(DatasetReader::Record&& record) const {
+    Worked worked;
+    worked.record = reader_.convert(std::move(record));
+    if (!worked.record.conversion.sample) return worked;
+    const Sample& sample = *worked.record.conversion.sample;
+    Rendered rendered;
+    try {
+      rendered = template_.render(sample.messages);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      worked.refused =
+          error.what();  // this conversation only: the template has no place for one of its turns
+      return worked;
+    }
+    worked.length = static_cast<std::int64_t>(rendered.ids.size());
+    if (too_long(worked.length)) {
+      if (options_.overlong != Overlong::truncate) return worked;
       truncate(rendered.ids, rendered.supervised, options_.cutoff_len);
     }
     if (options_.train_on_prompt)
       std::fill(rendered.supervised.begin(), rendered.supervised.end(), std::uint8_t{1});
     // The first token is never predicted, so a mark on it alone is nothing to learn.
-    const bool learns =
+    worked.learns =
         !rendered.supervised.empty() &&
         std::find(rendered.supervised.begin() + 1, rendered.supervised.end(), 1) != rendered.supervised.end();
-    if (!learns) {
-      ++result_.unsupervised;
-      return;
-    }
-    result_.samples.add(rendered.ids, rendered.supervised, group_of(sample), sample.line);
-    if (keep_) keep_(std::move(sample));
+    if (worked.learns)
+      worked.encoded = encode_sample(rendered.ids, rendered.supervised, group_of(sample), sample.line);
+    return worked;
   }
 
+  // Counts what is left out and cut; true where the sample is kept.
+  bool counted(const Worked& worked, const std::string& file) {
+    const std::int64_t line = worked.record.raw.line;
+    if (!worked.refused.empty()) {
+      if (++result_.refused <= kShownRefusals)
+        result_.refusals.push_back(fmt::format("{}:{}: {}", file, line, worked.refused));
+      return false;
+    }
+    result_.longest = std::max(result_.longest, worked.length);
+    if (too_long(worked.length)) {
+      if (options_.overlong == Overlong::error) {
+        fail(ExitCode::data,
+             "{}:{}: the sample has {} tokens, cutoff_len allows {}: raise cutoff_len, or set overlong to "
+             "drop or "
+             "truncate",
+             file, line, worked.length, options_.cutoff_len);
+      }
+      ++result_.overlong;
+      if (options_.overlong == Overlong::drop) return false;
+    }
+    if (!worked.learns) ++result_.unsupervised;
+    return worked.learns;
+  }
+
+  DatasetReader& reader_;
   const ChatTemplate& template_;
   const TokenizeOptions& options_;
-  ThreadPool& pool_;
-  const std::function<void(Sample&&)>& keep_;
   TokenizedDataset& result_;
-  std::vector<Sample> pending_;
-  std::vector<Rendered> rendered_;
-  std::vector<std::string> refused_;  // why, by sample; empty = rendered
+  std::int64_t kept_ = 0;
 };
+
+std::uint64_t size_of(const DatasetSource& source) {
+  std::error_code ignored;
+  const auto size = std::filesystem::file_size(source.file, ignored);
+  return ignored ? 0 : size;
+}
 
 }  // namespace
 
@@ -116,7 +179,18 @@ Overlong parse_overlong(const std::string& text) {
 
 TokenizedDataset tokenize(const std::vector<DatasetSource>& sources, const ChatTemplate& chat_template,
                           const TokenizeOptions& options, ThreadPool& pool,
-                          const std::function<void(Sample&&)>& keep) {
+                          const std::function<void(Sample&&)>& keep, const TokenizeProgress& progress) {
+  TokenizedSamples samples;
+  TokenizedDataset result = tokenize_into([&](const EncodedSample& sample) { samples.add(sample); }, sources,
+                                          chat_template, options, pool, keep, progress);
+  result.samples = std::move(samples);
+  return result;
+}
+
+TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& sink,
+                               const std::vector<DatasetSource>& sources, const ChatTemplate& chat_template,
+                               const TokenizeOptions& options, ThreadPool& pool,
+                               const std::function<void(Sample&&)>& keep, const TokenizeProgress& progress) {
   if (options.cutoff_len < 2) {
     fail(ExitCode::usage, "cutoff_len is {}: a sample needs at least 2 tokens", options.cutoff_len);
   }
@@ -125,14 +199,29 @@ TokenizedDataset tokenize(const std::vector<DatasetSource>& sources, const ChatT
          *options.max_samples);
   }
   TokenizedDataset result;
-  Collector collector(chat_template, options, pool, keep, result);
+  result.begins.push_back(0);
+  std::uint64_t all = 0, behind = 0;
+  for (const DatasetSource& source : sources) all += size_of(source);
   for (const DatasetSource& source : sources) {
     const std::string file = source.file.string();
-    result.reports.push_back(read_dataset(source, options.max_samples,
-                                          [&](Sample&& sample) { collector.add(std::move(sample), file); }));
-    collector.flush(file);
+    DatasetReader reader(source, options.max_samples);
+    Collector collector(reader, chat_template, options, result);
+    using Work = OrderedWork<Piece, WorkedPiece>;
+    const Work::Stages stages{.read = [&](Piece& piece) { return collector.read(piece); },
+                              .work = [&](Piece&& piece) { return collector.work(std::move(piece)); },
+                              .write =
+                                  [&](WorkedPiece&& piece) {
+                                    const std::uint64_t position = piece.position;
+                                    const bool more = collector.write(std::move(piece), file, sink, keep);
+                                    if (progress) progress(behind + position, all);
+                                    return more;
+                                  }};
+    Work::run(pool, kWaiting * pool.size(), stages);
+    result.reports.push_back(reader.finish());
+    result.begins.push_back(result.begins.back() + collector.kept());
+    behind += reader.size();
   }
-  if (result.samples.size() == 0) {
+  if (result.begins.back() == 0) {
     fail(ExitCode::data, "{}: nothing is left to train on: {}raise cutoff_len or choose another template",
          sources.empty() ? "no dataset" : sources.front().file.string(), result.left_out(options, "; "));
   }
@@ -199,7 +288,7 @@ std::string show_sample(const TokenizedSample& sample, const Tokenizer& tokenize
   for (std::size_t begin = 0; begin < sample.ids.size();) {
     std::size_t end = begin;
     while (end < sample.ids.size() && sample.supervised[end] == sample.supervised[begin]) ++end;
-    std::string part = tokenizer.decode(sample.ids.subspan(begin, end - begin));
+    std::string part = tokenizer.decode(std::span(sample.ids).subspan(begin, end - begin));
     // A dataset must not be able to steer the terminal it is printed on.
     std::replace_if(part.begin(), part.end(), is_control, '?');
     text += sample.supervised[begin] != 0 ? open + part + close : part;

@@ -1,6 +1,7 @@
 // Datasets -> token ids: reads the records, renders each conversation with the chat template, applies the
-// length limit, and counts whatever is left out. Rendering runs on all threads of a pool; the result is in
-// the order of the records and does not depend on their number.
+// length limit, and counts whatever is left out. Records are found one by one, worked on by all threads of a
+// pool, and taken in their order, a few at a time: the result does not depend on the number of threads, and
+// memory does not grow with the file.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct TokenizeOptions {
 struct TokenizedDataset {
   TokenizedSamples samples;
   std::vector<DatasetReport> reports;  // one a file
+  std::vector<std::int64_t> begins;    // of each file's samples; one more than files
   std::int64_t overlong = 0;           // longer than cutoff_len: dropped, or truncated
   std::int64_t unsupervised = 0;       // dropped: nothing in them to learn
   std::int64_t refused = 0;            // dropped: the template has no place for one of their turns
@@ -45,12 +47,23 @@ struct TokenizedDataset {
   [[nodiscard]] std::string left_out(const TokenizeOptions& options, const char* separator) const;
 };
 
+// Bytes of the files behind, and of all. What it throws ends the work.
+using TokenizeProgress = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
 // Error(data) for malformed files, for a sample over the limit under Overlong::error (file, line and length),
 // and where nothing is left to train on. `keep`, where given, sees every sample that was kept (evaluation
-// needs the text).
+// needs the text). The samples are in memory; data/token_cache.h has them in a file.
 [[nodiscard]] TokenizedDataset tokenize(const std::vector<DatasetSource>& sources,
                                         const ChatTemplate& chat_template, const TokenizeOptions& options,
-                                        ThreadPool& pool, const std::function<void(Sample&&)>& keep = {});
+                                        ThreadPool& pool, const std::function<void(Sample&&)>& keep = {},
+                                        const TokenizeProgress& progress = {});
+// The same with the samples handed to `sink` in order; those of the result stay empty.
+[[nodiscard]] TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& sink,
+                                             const std::vector<DatasetSource>& sources,
+                                             const ChatTemplate& chat_template,
+                                             const TokenizeOptions& options, ThreadPool& pool,
+                                             const std::function<void(Sample&&)>& keep = {},
+                                             const TokenizeProgress& progress = {});
 
 // Cuts a sample to `cutoff_len` tokens turn by turn, as LLaMA-Factory does: of a turn's source (not
 // supervised) and target (supervised) a target shorter than half of what is left is kept whole, else a source

@@ -86,23 +86,38 @@ std::string repaired(std::string_view text, std::int64_t& replaced) {
   return result;
 }
 
+// The closing quote of the string that opens at `open`; npos where there is none.
+std::size_t string_end(std::string_view text, std::size_t open) {
+  for (std::size_t at = text.find('"', open + 1); at != std::string_view::npos; at = text.find('"', at + 1)) {
+    std::size_t backslashes = 0;
+    while (text[at - 1 - backslashes] == '\\') ++backslashes;  // the opening quote ends this at the latest
+    if (backslashes % 2 == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+// Pages are given back when so many bytes are behind.
+constexpr std::size_t kReleaseEvery = std::size_t{16} << 20;
+
 }  // namespace
 
-bool parse_record(std::string_view text, nlohmann::json& value, std::string& reason, std::int64_t& replaced) {
-  replaced = 0;
-  reason.clear();
+void JsonStream::parse(JsonRecord& record, nlohmann::json& value) const {
+  record.replaced = 0;
+  record.reason.clear();
   std::string repair;
+  std::string_view text = record.text;
   if (may_need_repair(text)) {
-    repair = repaired(text, replaced);
+    repair = repaired(text, record.replaced);
     text = repair;
   }
   if (const auto fault = try_parse_json(text, value)) {
     const TextPosition at = position_of(text, fault->offset);
-    reason = at.line == 1 ? fmt::format("{}, at column {}", fault->reason, at.column)
-                          : fmt::format("{}, at column {} of its line {}", fault->reason, at.column, at.line);
-    return false;
+    record.fault_line = at.line;
+    record.fault_column = at.column;
+    record.reason = at.line == 1
+                        ? fmt::format("{}, at column {}", fault->reason, at.column)
+                        : fmt::format("{}, at column {} of its line {}", fault->reason, at.column, at.line);
   }
-  return true;
 }
 
 JsonStream::JsonStream(const std::filesystem::path& path) : path_(path) {
@@ -148,21 +163,42 @@ void JsonStream::fail_at(std::size_t offset, const std::string& what) const {
   fail(ExitCode::data, "{}:{}:{}: {}", path_.string(), at.line, at.column, what);
 }
 
-bool JsonStream::next(JsonRecord& record, nlohmann::json& value) {
-  return layout_ == Layout::array ? next_element(record, value) : next_line(record, value);
+void JsonStream::fail_bad(const JsonRecord& record, const std::string& advice) const {
+  const auto offset = static_cast<std::size_t>(record.text.data() - text_.data());
+  if (layout_ == Layout::array) fail_at(offset, "in the record that starts here: " + record.reason + advice);
+  const std::size_t before = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
+  const std::size_t column = offset - (before == std::string_view::npos ? 0 : before + 1);
+  fail(ExitCode::data, "{}:{}:{}: not JSON: {}{}", path_.string(), record.line,
+       static_cast<std::int64_t>(column) + std::max<std::int64_t>(record.fault_column, 1), record.reason,
+       advice);
 }
 
-bool JsonStream::next_line(JsonRecord& record, nlohmann::json& value) {
+bool JsonStream::next(JsonRecord& record, nlohmann::json& value) {
+  value = nullptr;
+  if (!find(record)) return false;
+  if (record.good()) parse(record, value);
+  if (!record.good() && layout_ == Layout::array) fail_bad(record, "");
+  return true;
+}
+
+bool JsonStream::find(JsonRecord& record) {
+  if (position_ - released_ >= kReleaseEvery) {
+    // From the beginning: whoever parses looks at pages behind position_, and brings them back.
+    map_.release(0, position_);
+    released_ = position_;
+  }
+  return layout_ == Layout::array ? find_element(record) : find_line(record);
+}
+
+bool JsonStream::find_line(JsonRecord& record) {
   skip_space();
   if (position_ == text_.size()) return false;
   const std::size_t end = std::min(text_.find('\n', position_), text_.size());
-  record = {.line = line_, .text = text_.substr(position_, end - position_), .replaced = 0, .reason = {}};
-  if (record.text.size() > kLongestRecord) {
-    value = nullptr;
+  record = {};
+  record.line = line_;
+  record.text = text_.substr(position_, end - position_);
+  if (record.text.size() > kLongestRecord)
     record.reason = fmt::format("longer than {} MiB", kLongestRecord >> 20);
-  } else {
-    parse_record(record.text, value, record.reason, record.replaced);
-  }
   advance(end);
   return true;
 }
@@ -171,22 +207,13 @@ bool JsonStream::next_line(JsonRecord& record, nlohmann::json& value) {
 // space that ends a number or word. npos where the file ends inside it.
 std::size_t JsonStream::element_end() const {
   std::size_t depth = 0;
-  bool in_string = false;
   for (std::size_t i = position_; i < text_.size(); ++i) {
-    const char c = text_[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-        if (depth == 0) return i + 1;
-      }
-      continue;
-    }
     if (i - position_ > kLongestRecord) return i;
-    switch (c) {
+    switch (text_[i]) {
       case '"':
-        in_string = true;
+        i = string_end(text_, i);
+        if (i == std::string_view::npos) return i;
+        if (depth == 0) return i + 1;
         break;
       case '[':
       case '{':
@@ -211,7 +238,7 @@ std::size_t JsonStream::element_end() const {
   return std::string_view::npos;
 }
 
-bool JsonStream::next_element(JsonRecord& record, nlohmann::json& value) {
+bool JsonStream::find_element(JsonRecord& record) {
   if (finished_) return false;
   skip_space();
   const auto at_end = [&] { return position_ == text_.size(); };
@@ -237,14 +264,13 @@ bool JsonStream::next_element(JsonRecord& record, nlohmann::json& value) {
             "the file ends inside the record that starts here: it is truncated, or a quote or bracket is "
             "missing");
   }
-  record = {.line = line_, .text = text_.substr(position_, end - position_), .replaced = 0, .reason = {}};
+  record = {};
+  record.line = line_;
+  record.text = text_.substr(position_, end - position_);
   if (record.text.size() > kLongestRecord) {
     fail_at(position_,
             fmt::format("the record that starts here is longer than {} MiB; a quote or bracket is missing",
                         kLongestRecord >> 20));
-  }
-  if (!parse_record(record.text, value, record.reason, record.replaced)) {
-    fail_at(position_, fmt::format("in the record that starts here: {}", record.reason));
   }
   advance(end);
   return true;

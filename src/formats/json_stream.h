@@ -1,6 +1,7 @@
 // Streaming the records of a large dataset file: one JSON array of records, or JSONL with one record a line,
-// told apart by content. The file is mapped and one record at a time is parsed, so memory does not grow with
-// the file.
+// told apart by content. The file is mapped, one record at a time is found and parsed, and pages behind it
+// are given back, so memory does not grow with the file. Finding records is for one thread; parsing them,
+// which takes most of the time, may be done by many.
 //
 // A UTF-8 byte-order mark is accepted. Lone surrogates (\ud83c without its partner) and invalid UTF-8 become
 // U+FFFD and are counted; surrogate pairs become the one character they mean. A bad line of JSONL is handed
@@ -22,10 +23,11 @@
 namespace lazytrain {
 
 struct JsonRecord {
-  std::int64_t line = 0;      // 1-based, where the record starts
-  std::string_view text;      // as it lies in the file; valid as long as the stream
-  std::int64_t replaced = 0;  // characters that became U+FFFD
-  std::string reason;         // empty where the record is good
+  std::int64_t line = 0;                          // 1-based, where the record starts
+  std::string_view text;                          // as it lies in the file; valid as long as the stream
+  std::int64_t replaced = 0;                      // characters that became U+FFFD
+  std::string reason;                             // empty where the record is good
+  std::int64_t fault_line = 0, fault_column = 0;  // where a bad record's fault shows, counted in the record
   [[nodiscard]] bool good() const { return reason.empty(); }
 };
 
@@ -46,9 +48,16 @@ class JsonStream {
   // Blank lines are no records.
   bool next(JsonRecord& record, nlohmann::json& value);
 
+  // The same in two halves: the next record's text, and its value. find() is bad only for lines that are too
+  // long; parse() may run on several threads at once.
+  bool find(JsonRecord& record);
+  void parse(JsonRecord& record, nlohmann::json& value) const;
+  // "file:line:column: ..." of a bad record, as an Error(data).
+  [[noreturn]] void fail_bad(const JsonRecord& record, const std::string& advice) const;
+
  private:
-  bool next_line(JsonRecord& record, nlohmann::json& value);
-  bool next_element(JsonRecord& record, nlohmann::json& value);
+  bool find_line(JsonRecord& record);
+  bool find_element(JsonRecord& record);
   void skip_space();
   void advance(std::size_t to);
   [[nodiscard]] std::size_t element_end() const;
@@ -59,13 +68,10 @@ class JsonStream {
   std::string_view text_;
   Layout layout_ = Layout::lines;
   std::size_t position_ = 0;
-  std::int64_t line_ = 1;  // of position_
-  bool first_ = true;      // no element of the array has been read
+  std::size_t released_ = 0;  // pages before this were given back
+  std::int64_t line_ = 1;     // of position_
+  bool first_ = true;         // no element of the array has been read
   bool finished_ = false;
 };
-
-// Parses the text of one record (JsonRecord::text) as the stream does, with the same replacements; for
-// readers that kept the place of a record in a file. False where it is bad: `reason` says why.
-bool parse_record(std::string_view text, nlohmann::json& value, std::string& reason, std::int64_t& replaced);
 
 }  // namespace lazytrain

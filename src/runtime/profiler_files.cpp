@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -77,11 +76,7 @@ std::string processor_name() {
 }
 
 std::filesystem::path cost_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "lazytrain";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache" / "lazytrain";
-  return std::filesystem::temp_directory_path() / "lazytrain";
+  return cache_folder();
 }
 
 std::filesystem::path cost_file(const Architecture& architecture, const ProfileOptions& options) {

@@ -35,6 +35,7 @@ struct RunConfig {
   bool packing = true;
   bool train_on_prompt = false;
   std::string overlong = "drop";                          // drop | truncate | error
+  bool overwrite_cache = false;
   std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads
 
   // output

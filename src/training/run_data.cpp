@@ -2,24 +2,37 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
+#include "data/token_cache.h"
 #include "model/architecture.h"
+#include "training/reading_progress.h"
 
 namespace lazytrain {
 namespace {
 
 TokenizedDataset read(const std::vector<std::string>& names, const RunConfig& config, const ModelText& text,
-                      ThreadPool& pool, const std::function<void(const std::string&)>& notice) {
+                      ThreadPool& pool, const std::function<void(const std::string&)>& notice,
+                      const std::function<bool()>& stop) {
   const TokenizeOptions options{.cutoff_len = config.cutoff_len,
                                 .overlong = parse_overlong(config.overlong),
                                 .train_on_prompt = config.train_on_prompt,
                                 .max_samples = config.max_samples};
-  TokenizedDataset dataset =
-      tokenize(find_datasets(names, config.dataset_dir), text.chat_template, options, pool);
-  for (std::int64_t i = 0; i < dataset.samples.size(); ++i) text.require_known(dataset.samples[i].ids);
+  const TokenCache cache{
+      .folder = cache_folder() / "tokens", .overwrite = config.overwrite_cache, .tokenizer = text.files};
+  ReadingProgress progress(reading_progress_options());
+  TokenizedDataset dataset = tokenize_cached(
+      cache, find_datasets(names, config.dataset_dir), text.chat_template, options, pool, notice,
+      [&](std::uint64_t done, std::uint64_t all) {
+        if (stop && stop())
+          fail(ExitCode::interrupted, "stopped by a signal while the data was read; nothing was trained");
+        progress.update(done, all);
+      });
+  text.require_known(std::array{dataset.samples.largest_id()});
   notice(dataset.summary(options));
   return dataset;
 }
@@ -38,20 +51,22 @@ void ModelText::require_known(std::span<const std::int32_t> ids) const {
 
 ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish) {
   const std::int64_t vocabulary = read_architecture(folder).vocab;
+  const std::uint64_t files = tokenizer_files_hash(folder);
   Tokenizer tokenizer = Tokenizer::load(folder);
   if (wish) {
     ChatTemplate chat_template = ChatTemplate::named(*wish, tokenizer);
-    return {std::move(tokenizer), std::move(chat_template), "named by the key `template`", vocabulary};
+    return {std::move(tokenizer), std::move(chat_template), "named by the key `template`", vocabulary, files};
   }
   const DetectedTemplate detected = detect_template(folder);
   ChatTemplate chat_template = ChatTemplate::named(detected.name, tokenizer);
-  return {std::move(tokenizer), std::move(chat_template), detected.reason, vocabulary};
+  return {std::move(tokenizer), std::move(chat_template), detected.reason, vocabulary, files};
 }
 
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,
-                      const std::function<void(const std::string&)>& notice, bool colours) {
+                      const std::function<void(const std::string&)>& notice, bool colours,
+                      const std::function<bool()>& stop) {
   notice(fmt::format("template {}: {}", text.chat_template.name(), text.template_reason));
-  RunData data{.train = read(config.dataset, config, text, pool, notice),
+  RunData data{.train = read(config.dataset, config, text, pool, notice, stop),
                .train_samples = {},
                .eval_dataset = {},
                .eval_samples = {}};
@@ -64,7 +79,7 @@ RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool
     std::iota(data.train_samples.begin(), data.train_samples.end(), 0);
   }
   if (!config.eval_dataset.empty()) {
-    data.eval_dataset = read(config.eval_dataset, config, text, pool, notice);
+    data.eval_dataset = read(config.eval_dataset, config, text, pool, notice, stop);
     data.eval_samples.resize(static_cast<std::size_t>(data.eval_dataset->samples.size()));
     std::iota(data.eval_samples.begin(), data.eval_samples.end(), 0);
   }

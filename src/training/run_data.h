@@ -23,6 +23,7 @@ struct ModelText {
   ChatTemplate chat_template;
   std::string template_reason;  // why this template, to be printed
   std::int64_t vocabulary = 0;  // tokens that the model knows
+  std::uint64_t files = 0;      // hash of the files that this was read from
 
   // Error(model_file) where the tokenizer made a token that the model has no embedding for.
   void require_known(std::span<const std::int32_t> ids) const;
@@ -43,10 +44,12 @@ struct RunData {
   [[nodiscard]] std::uint64_t fingerprint() const { return train.samples.fingerprint(); }
 };
 
-// Reads, tokenises and splits what the configuration names. `notice` receives lines for the user; `colours`
-// says whether they may have some.
+// Reads, tokenises and splits what the configuration names, or takes the tokens of an earlier run from the
+// cache. `notice` receives lines for the user; `colours` says whether they may have some. `stop` is asked now
+// and then: true ends it with Error(interrupted).
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,
-                      const std::function<void(const std::string&)>& notice, bool colours);
+                      const std::function<void(const std::string&)>& notice, bool colours,
+                      const std::function<bool()>& stop = {});
 
 PackingOptions packing_options(const RunConfig& config);
 

@@ -177,7 +177,7 @@ TEST(Dataset, MalformedJsonEndsTheReading) {
   const TemporaryFolder folder;
   const auto lines =
       folder.write("a.jsonl", "{\"query\": \"q\", \"response\": \"r\"}\n{\"query\": \"q\", }\n");
-  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }), HasSubstr(lines.string() + ":2: not JSON"));
+  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }), HasSubstr(lines.string() + ":2:16: not JSON"));
   const auto array = folder.write("a.json", "[\n{\"query\": \"q\", \"response\": \"r\"},\n{\"query\": \"q\"");
   EXPECT_THAT(error_of(ExitCode::data, [&] { load(array); }), HasSubstr(array.string() + ":3:1:"));
   error_of(ExitCode::data, [&] { load(folder.path() / "absent.json"); });

@@ -188,7 +188,7 @@ TEST(WordProblems, TokensAndMarksEqualTheReferenceRun) {
 
   std::vector<std::vector<std::int32_t>> known;
   for (std::int64_t i = 0; i < data.samples.size(); ++i) {
-    known.emplace_back(data.samples[i].ids.begin(), data.samples[i].ids.end());
+    known.push_back(data.samples[i].ids);
   }
   std::int64_t documents = 0;
   for (const auto& step : reference.at("documents")) {
