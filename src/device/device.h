@@ -86,6 +86,8 @@ class Device {
   virtual void run(Stream& stream, const BiasGradient& op) = 0;
   virtual void run(Stream& stream, const RmsNormForward& op) = 0;
   virtual void run(Stream& stream, const RmsNormBackward& op) = 0;
+  virtual void run(Stream& stream, const HeadNormForward& op) = 0;
+  virtual void run(Stream& stream, const HeadNormBackward& op) = 0;
   virtual void run(Stream& stream, const Rope& op) = 0;
   virtual void run(Stream& stream, const AttentionForward& op) = 0;
   virtual void run(Stream& stream, const AttentionBackward& op) = 0;

@@ -89,9 +89,37 @@ struct RmsNormBackward {
   float* dweight;
 };
 
+// Every query head and every key head of qkv[rows, (heads + 2 kv_heads) * head_dim] normalised by itself, as
+// RmsNormForward does with a row, with query_weight[head_dim] and key_weight[head_dim]; values are copied. y
+// may be qkv.
+struct HeadNormForward {
+  DataType type;
+  std::int64_t rows, heads, kv_heads, head_dim;
+  float epsilon;
+  const void* qkv;
+  const void* query_weight;
+  const void* key_weight;
+  void* y;
+};
+
+// dqkv[rows, ...] holds the gradient of y on entry and that of qkv on return (that of values stays);
+// dquery_weight[head_dim], dkey_weight[head_dim] += sums over rows and heads, slot by slot.
+struct HeadNormBackward {
+  DataType type;
+  std::int64_t rows, slot_rows, heads, kv_heads, head_dim;
+  float epsilon;
+  const void* qkv;
+  const void* query_weight;
+  const void* key_weight;
+  void* dqkv;
+  float* dquery_weight;
+  float* dkey_weight;
+};
+
 // Rotates the query and key heads of qkv[rows, (heads + 2 kv_heads) * head_dim] in place ("rotate half":
 // element i pairs with i + head_dim/2). cosine/sine: fp32 tables [table_rows, head_dim/2] made by
-// `layers`; positions[rows] index them. `inverse` rotates back (the backward).
+// `layers`; positions[rows] index them. `inverse` is the backward: it rotates back. Tables may hold a factor
+// (yarn's), which scales both ways.
 struct Rope {
   DataType type;
   std::int64_t rows, heads, kv_heads, head_dim;
@@ -103,7 +131,8 @@ struct Rope {
 };
 
 // Causal grouped-query attention inside documents. Query row i of a slot sees the keys
-// document_start[i] .. i of the same slot (document_start is relative to the slot, one entry a row).
+// document_start[i] .. i of the same slot (document_start is relative to the slot, one entry a row), and of
+// these only the last `window`, its own included, where that is not 0.
 // core[rows, heads * head_dim]; lse[rows, heads] = log-sum-exp of the scaled scores, fp32.
 // No rows x rows matrix exists: keys are walked in blocks. Scale = 1/sqrt(head_dim).
 struct AttentionForward {
@@ -113,6 +142,7 @@ struct AttentionForward {
   const std::int32_t* document_start;
   void* core;
   float* lse;
+  std::int64_t window = 0;
 };
 
 // dqkv from dcore, the forward's inputs and its core and lse. Every element of dqkv is written.
@@ -127,6 +157,7 @@ struct AttentionBackward {
   const void* dcore;
   void* dqkv;
   float* workspace;  // [rows, heads]: row sums of dcore * core
+  std::int64_t window = 0;
 };
 constexpr Bytes attention_backward_workspace(std::int64_t rows, std::int64_t heads) {
   return {rows * heads * 4};
@@ -134,8 +165,8 @@ constexpr Bytes attention_backward_workspace(std::int64_t rows, std::int64_t hea
 
 // One new token per sequence against its key-value cache. qkv[sequences, (heads + 2 kv_heads) * head_dim],
 // already rotated; the key and value are appended at index length[s] of sequence s, then query s attends
-// to cache entries 0..length[s]. Cache: [sequences, capacity, 2, kv_heads * head_dim] (key, then value).
-// Sequences with active[s] == 0 are skipped (core row zeroed).
+// to cache entries 0..length[s], or the last `window` of them. Cache: [sequences, capacity, 2, kv_heads *
+// head_dim] (key, then value). Sequences with active[s] == 0 are skipped (core row zeroed).
 struct AttentionDecode {
   DataType type;
   std::int64_t sequences, capacity, heads, kv_heads, head_dim;
@@ -144,6 +175,7 @@ struct AttentionDecode {
   const std::uint8_t* active;
   void* cache;
   void* core;
+  std::int64_t window = 0;
 };
 
 // Copies the keys and values of a prefilled slot into a cache: row i of qkv[rows, ...] goes to entry

@@ -88,15 +88,9 @@ void DecoderLayer::attention_half(const LayerCall& call, const StashView& items,
                                              .weight = weight(call, offsets_.qkv),
                                              .bias = weight(call, offsets_.qkv_bias),
                                              .y = items.qkv});
-  call.device.run(call.stream, Rope{.type = type_,
-                                    .rows = call.rows,
-                                    .heads = a.heads,
-                                    .kv_heads = a.kv_heads,
-                                    .head_dim = a.head_dim,
-                                    .positions = call.positions,
-                                    .cosine = call.cosine,
-                                    .sine = call.sine,
-                                    .qkv = items.qkv});
+  scratch.release_to(mark);
+  if (!a.query_key_norm) rotate(call, items.qkv, false);
+  const void* qkv = attended(call, items, scratch);
   if (attend.decode != nullptr) {
     call.device.run(call.stream, AttentionDecode{.type = type_,
                                                  .sequences = call.rows,
@@ -104,11 +98,12 @@ void DecoderLayer::attention_half(const LayerCall& call, const StashView& items,
                                                  .heads = a.heads,
                                                  .kv_heads = a.kv_heads,
                                                  .head_dim = a.head_dim,
-                                                 .qkv = items.qkv,
+                                                 .qkv = qkv,
                                                  .length = attend.decode->length,
                                                  .active = attend.decode->active,
                                                  .cache = attend.decode->cache,
-                                                 .core = items.core});
+                                                 .core = items.core,
+                                                 .window = call.window});
   } else {
     if (attend.prefill != nullptr && attend.prefill->cache != nullptr) {
       call.device.run(call.stream, CacheFill{.type = type_,
@@ -117,7 +112,7 @@ void DecoderLayer::attention_half(const LayerCall& call, const StashView& items,
                                              .heads = a.heads,
                                              .kv_heads = a.kv_heads,
                                              .head_dim = a.head_dim,
-                                             .qkv = items.qkv,
+                                             .qkv = qkv,
                                              .cache_sequence = attend.prefill->sequence,
                                              .cache_entry = attend.prefill->entry,
                                              .cache = attend.prefill->cache});
@@ -128,12 +123,45 @@ void DecoderLayer::attention_half(const LayerCall& call, const StashView& items,
                                                   .heads = a.heads,
                                                   .kv_heads = a.kv_heads,
                                                   .head_dim = a.head_dim,
-                                                  .qkv = items.qkv,
+                                                  .qkv = qkv,
                                                   .document_start = call.document_start,
                                                   .core = items.core,
-                                                  .lse = items.lse});
+                                                  .lse = items.lse,
+                                                  .window = call.window});
   }
   scratch.release_to(mark);
+}
+
+void DecoderLayer::rotate(const LayerCall& call, void* qkv, bool inverse) const {
+  const Architecture& a = architecture_;
+  call.device.run(call.stream, Rope{.type = type_,
+                                    .rows = call.rows,
+                                    .heads = a.heads,
+                                    .kv_heads = a.kv_heads,
+                                    .head_dim = a.head_dim,
+                                    .positions = call.positions,
+                                    .cosine = call.cosine,
+                                    .sine = call.sine,
+                                    .inverse = inverse,
+                                    .qkv = qkv});
+}
+
+const void* DecoderLayer::attended(const LayerCall& call, const StashView& items, Scratch& scratch) const {
+  const Architecture& a = architecture_;
+  if (!a.query_key_norm) return items.qkv;
+  void* made = scratch.take(call.rows * a.qkv_width() * size_of(type_));
+  call.device.run(call.stream, HeadNormForward{.type = type_,
+                                               .rows = call.rows,
+                                               .heads = a.heads,
+                                               .kv_heads = a.kv_heads,
+                                               .head_dim = a.head_dim,
+                                               .epsilon = static_cast<float>(a.rms_epsilon),
+                                               .qkv = items.qkv,
+                                               .query_weight = weight(call, offsets_.query_norm),
+                                               .key_weight = weight(call, offsets_.key_norm),
+                                               .y = made});
+  rotate(call, made, false);
+  return made;
 }
 
 void DecoderLayer::output_projection(const LayerCall& call, const StashView& items) const {
@@ -331,29 +359,36 @@ void DecoderLayer::backward(const LayerCall& call, const StashView& items, void*
       static_cast<float*>(scratch.take(attention_backward_workspace(rows, a.heads).value));
   linear_gradients(gradient, items.core, a.query_width(), a.hidden, offsets_.output, offsets_.output_bias,
                    dcore);
+  const void* qkv = attended(call, items, scratch);
   device.run(stream, AttentionBackward{.type = type_,
                                        .rows = rows,
                                        .slot_rows = slot_rows,
                                        .heads = a.heads,
                                        .kv_heads = a.kv_heads,
                                        .head_dim = a.head_dim,
-                                       .qkv = items.qkv,
+                                       .qkv = qkv,
                                        .document_start = call.document_start,
                                        .core = items.core,
                                        .lse = items.lse,
                                        .dcore = dcore,
                                        .dqkv = dqkv,
-                                       .workspace = attention_workspace});
-  device.run(stream, Rope{.type = type_,
-                          .rows = rows,
-                          .heads = a.heads,
-                          .kv_heads = a.kv_heads,
-                          .head_dim = a.head_dim,
-                          .positions = call.positions,
-                          .cosine = call.cosine,
-                          .sine = call.sine,
-                          .inverse = true,
-                          .qkv = dqkv});
+                                       .workspace = attention_workspace,
+                                       .window = call.window});
+  rotate(call, dqkv, true);
+  if (a.query_key_norm)
+    device.run(stream, HeadNormBackward{.type = type_,
+                                        .rows = rows,
+                                        .slot_rows = slot_rows,
+                                        .heads = a.heads,
+                                        .kv_heads = a.kv_heads,
+                                        .head_dim = a.head_dim,
+                                        .epsilon = epsilon,
+                                        .qkv = items.qkv,
+                                        .query_weight = weight(call, offsets_.query_norm),
+                                        .key_weight = weight(call, offsets_.key_norm),
+                                        .dqkv = dqkv,
+                                        .dquery_weight = sum(offsets_.query_norm),
+                                        .dkey_weight = sum(offsets_.key_norm)});
   scratch.release_to(after_dqkv);
   normed = scratch.take(rows * a.hidden * size);
   dnormed = scratch.take(rows * a.hidden * size);
@@ -385,6 +420,8 @@ Bytes DecoderLayer::forward_workspace(std::int64_t rows) const {
   const Bytes mark = scratch.mark();
   scratch.take(rows * architecture_.hidden * size);
   scratch.release_to(mark);
+  if (architecture_.query_key_norm) scratch.take(rows * architecture_.qkv_width() * size);
+  scratch.release_to(mark);
   scratch.take(rows * architecture_.ffn * size);
   return scratch.peak();
 }
@@ -392,6 +429,8 @@ Bytes DecoderLayer::forward_workspace(std::int64_t rows) const {
 Bytes DecoderLayer::recompute_workspace(std::int64_t rows) const {
   Scratch scratch(nullptr);
   const std::int64_t size = size_of(type_);
+  if (architecture_.query_key_norm) scratch.take(rows * architecture_.qkv_width() * size);
+  scratch.release_to(Bytes{0});
   scratch.take(rows * architecture_.hidden * size);
   scratch.take(rows * architecture_.ffn * size);
   return scratch.peak();
@@ -412,6 +451,7 @@ Bytes DecoderLayer::backward_workspace(std::int64_t rows) const {
   const Bytes inner = attention.mark();
   attention.take(rows * a.query_width() * size);
   attention.take(attention_backward_workspace(rows, a.heads).value);
+  if (a.query_key_norm) attention.take(rows * a.qkv_width() * size);
   attention.release_to(inner);
   attention.take(rows * a.hidden * size);
   attention.take(rows * a.hidden * size);

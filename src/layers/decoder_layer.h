@@ -4,6 +4,8 @@
 // With x the boundary that enters and y the one that leaves:
 //   qkv = rope(norm1(x) Wqkv), core = attention(qkv), mid = x + core Wo,
 //   gate|up = norm2(mid) Wgu, y = mid + (silu(gate) * up) Wdown
+// Where queries and keys are normalised, qkv = norm1(x) Wqkv is kept as it was projected, which their norm's
+// backward needs; rope(head_norm(qkv)), what attention reads, is made again from it.
 // Every named tensor is rounded to the storage type where it is defined, whether it is kept or not, so that a
 // stash level cannot change a bit. rows = slots * slot_rows; accumulators are fp32.
 #pragma once
@@ -43,6 +45,7 @@ struct LayerCall {
   const float* sine;
   std::byte* workspace;
   Bytes workspace_bytes;
+  std::int64_t window = 0;  // tokens that a query of this layer sees at most; 0 = all of its document
 };
 
 // Keys and values to keep while a prompt is read (see CacheFill).
@@ -88,6 +91,9 @@ class DecoderLayer {
                    const Attend& attend) const;
   void attention_half(const LayerCall& call, const StashView& items, Scratch& scratch,
                       const Attend& attend) const;
+  // What attention reads: items.qkv itself, or made of it in scratch where queries and keys are normalised.
+  [[nodiscard]] const void* attended(const LayerCall& call, const StashView& items, Scratch& scratch) const;
+  void rotate(const LayerCall& call, void* qkv, bool inverse) const;
   void output_projection(const LayerCall& call, const StashView& items) const;
   void gate_up_half(const LayerCall& call, const StashView& items, Scratch& scratch) const;
   void down_projection(const LayerCall& call, const StashView& items, void* y, Scratch& scratch) const;

@@ -5,10 +5,11 @@ namespace lazytrain::test {
 namespace {
 
 template <typename T>
-void decode_equals_last_row(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+void decode_equals_last_row(std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                            std::int64_t window = 0) {
   ThreadPool pool(2);
   const std::int64_t tokens = 140, capacity = 150, width = heads * head_dim;
-  const Attention one = packed(1, tokens, heads, kv_heads, head_dim, {tokens});
+  const Attention one = windowed(packed(1, tokens, heads, kv_heads, head_dim, {tokens}), window);
   const auto qkv = stored<T>(normals(tokens * one.row(), 1));
   const StoredAttention<T> full = run_forward(pool, one, qkv);
 
@@ -34,7 +35,7 @@ void decode_equals_last_row(std::int64_t heads, std::int64_t kv_heads, std::int6
       rows.insert(rows.end(), qkv.begin() + t * one.row(), qkv.begin() + (t + 1) * one.row());
     }
     cpu::run(pool, AttentionDecode{TypeOf<T>::value, 3, capacity, heads, kv_heads, head_dim, rows.data(),
-                                   length.data(), active.data(), cache.data(), core.data()});
+                                   length.data(), active.data(), cache.data(), core.data(), window});
     for (std::int64_t i = 0; i < width; ++i) {
       ASSERT_EQ(core[static_cast<std::size_t>(i)], T{});
       ASSERT_EQ(core[static_cast<std::size_t>(width + i)],
@@ -51,6 +52,10 @@ TEST(AttentionDecode, EqualsTheLastRowOfTheForward) {
     decode_equals_last_row<float>(6, 2, 64);
     decode_equals_last_row<bfloat16>(9, 3, 64);
     decode_equals_last_row<bfloat16>(20, 1, 24);
+    decode_equals_last_row<float>(6, 2, 64, 5);
+    decode_equals_last_row<float>(4, 2, 32, 1);
+    decode_equals_last_row<bfloat16>(9, 3, 64, 64);
+    decode_equals_last_row<bfloat16>(20, 1, 24, 100);
   }
 }
 

@@ -17,16 +17,19 @@ namespace lazytrain::test {
 struct Attention {
   std::int64_t slots, slot_rows, heads, kv_heads, head_dim;
   std::vector<std::int32_t> document_start;  // [rows], relative to the slot
+  std::int64_t window = 0;
 
   [[nodiscard]] std::int64_t rows() const { return slots * slot_rows; }
   [[nodiscard]] std::int64_t row() const { return (heads + 2 * kv_heads) * head_dim; }
-  [[nodiscard]] kernels::AttentionShape shape() const { return {slot_rows, heads, kv_heads, head_dim}; }
+  [[nodiscard]] kernels::AttentionShape shape() const {
+    return {slot_rows, heads, kv_heads, head_dim, window};
+  }
 };
 
 // Documents of these lengths, repeated until every slot is full; a document ends where its slot ends.
 inline Attention packed(std::int64_t slots, std::int64_t slot_rows, std::int64_t heads, std::int64_t kv_heads,
                         std::int64_t head_dim, const std::vector<std::int64_t>& lengths) {
-  Attention a{slots, slot_rows, heads, kv_heads, head_dim, {}};
+  Attention a{slots, slot_rows, heads, kv_heads, head_dim, {}, 0};
   std::size_t next = 0;
   for (std::int64_t slot = 0; slot < slots; ++slot) {
     for (std::int64_t row = 0; row < slot_rows;) {
@@ -36,6 +39,11 @@ inline Attention packed(std::int64_t slots, std::int64_t slot_rows, std::int64_t
       row += length;
     }
   }
+  return a;
+}
+
+inline Attention windowed(Attention a, std::int64_t window) {
+  a.window = window;
   return a;
 }
 
@@ -52,7 +60,8 @@ inline AttentionResult naive_attention(const Attention& a, const std::vector<dou
   };
   for (std::int64_t row = 0; row < a.rows(); ++row) {
     const std::int64_t slot0 = row / a.slot_rows * a.slot_rows;
-    const std::int64_t first = slot0 + a.document_start[static_cast<std::size_t>(row)];
+    std::int64_t first = slot0 + a.document_start[static_cast<std::size_t>(row)];
+    if (a.window > 0) first = std::max(first, row - a.window + 1);
     for (std::int64_t head = 0; head < a.heads; ++head) {
       const std::int64_t kv = head / (a.heads / a.kv_heads);
       std::vector<double> score;
@@ -126,7 +135,8 @@ StoredAttention<T> run_forward(ThreadPool& pool, const Attention& a, const std::
                                   .qkv = qkv.data(),
                                   .document_start = a.document_start.data(),
                                   .core = out.core.data(),
-                                  .lse = out.lse.data()});
+                                  .lse = out.lse.data(),
+                                  .window = a.window});
   return out;
 }
 
@@ -148,7 +158,8 @@ std::vector<T> run_backward(ThreadPool& pool, const Attention& a, const std::vec
                                    .lse = forward.lse.data(),
                                    .dcore = d_core.data(),
                                    .dqkv = d_qkv.data(),
-                                   .workspace = workspace.data()});
+                                   .workspace = workspace.data(),
+                                   .window = a.window});
   return d_qkv;
 }
 

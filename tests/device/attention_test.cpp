@@ -11,10 +11,14 @@ std::vector<double> as_double(const std::vector<float>& x) {
 // Sizes that meet partial blocks, several documents per block, documents over several blocks, groups of
 // heads, and heads narrower than a vector.
 std::vector<Attention> cases() {
-  return {packed(1, 5, 1, 1, 8, {5}),        packed(1, 64, 2, 1, 16, {64}),
-          packed(2, 150, 3, 1, 24, {150}),   packed(2, 200, 6, 2, 64, {3, 70, 1, 40, 130}),
-          packed(1, 512, 3, 3, 64, {512}),   packed(1, 130, 10, 2, 128, {129, 1}),
-          packed(3, 96, 4, 4, 40, {7, 9, 8})};
+  return {packed(1, 5, 1, 1, 8, {5}), packed(1, 64, 2, 1, 16, {64}), packed(2, 150, 3, 1, 24, {150}),
+          packed(2, 200, 6, 2, 64, {3, 70, 1, 40, 130}), packed(1, 512, 3, 3, 64, {512}),
+          packed(1, 130, 10, 2, 128, {129, 1}), packed(3, 96, 4, 4, 40, {7, 9, 8}),
+          // Windows of one key, inside a block, over block borders, and wider than most documents.
+          windowed(packed(1, 70, 2, 1, 16, {70}), 1), windowed(packed(1, 200, 4, 2, 24, {200}), 8),
+          windowed(packed(2, 300, 3, 1, 64, {300}), 64),
+          windowed(packed(1, 400, 6, 2, 64, {180, 20, 200}), 100),
+          windowed(packed(2, 130, 2, 2, 128, {40, 90}), 60)};
 }
 
 TEST(Attention, ForwardInDoubleIsSoftmax) {
@@ -28,7 +32,8 @@ TEST(Attention, ForwardInDoubleIsSoftmax) {
 
 TEST(Attention, BackwardInDoubleIsTheDerivative) {
   for (const Attention& a :
-       {packed(2, 10, 2, 1, 8, {4, 6, 10}), packed(1, 70, 2, 1, 8, {66, 4}), packed(1, 12, 3, 3, 24, {12})}) {
+       {packed(2, 10, 2, 1, 8, {4, 6, 10}), packed(1, 70, 2, 1, 8, {66, 4}), packed(1, 12, 3, 3, 24, {12}),
+        windowed(packed(1, 14, 2, 1, 8, {9, 5}), 4), windowed(packed(1, 70, 2, 1, 8, {70}), 5)}) {
     const auto qkv = normals(a.rows() * a.row(), 2);
     const auto weight = normals(a.rows() * a.heads * a.head_dim, 3);
     const auto gradient = attention_gradient_in_double(a, qkv, attention_in_double(a, qkv), weight);

@@ -84,22 +84,33 @@ Bits row_kernels(int threads, std::int64_t together, std::int64_t width) {
 
 template <typename T>
 Bits attention_kernels(int threads, std::int64_t together, std::int64_t heads, std::int64_t kv_heads,
-                       std::int64_t head_dim) {
+                       std::int64_t head_dim, std::int64_t window = 0) {
   ThreadPool pool(threads);
   const Attention all = packed(kSlots, kSlotRows, heads, kv_heads, head_dim, {50, 13, 70, 5});
   auto qkv = stored<T>(normals(kRows * all.row(), 1, 2));
   const auto d_core = stored<T>(normals(kRows * heads * head_dim, 2));
   const auto cosine = stored<float>(normals(kSlotRows * head_dim / 2, 3)),
              sine = stored<float>(normals(kSlotRows * head_dim / 2, 4));
-  Bits rotated, core, d_qkv;
+  const auto head_weights = stored<T>(normals(2 * head_dim, 5));
+  std::vector<float> d_weights(static_cast<std::size_t>(2 * head_dim));
+  Bits norm, d_norm, rotated, core, d_qkv;
   for (std::int64_t slot = 0; slot < kSlots; slot += together) {
     const std::int64_t first = slot * kSlotRows, n = together * kSlotRows;
-    Attention part{together, kSlotRows, heads, kv_heads, head_dim, rows_of(all.document_start, first, n)};
+    Attention part{together, kSlotRows, heads, kv_heads, head_dim, rows_of(all.document_start, first, n),
+                   window};
     std::vector<std::int32_t> positions;
     for (std::int64_t i = 0; i < n; ++i)
       positions.push_back(static_cast<std::int32_t>(i % kSlotRows) -
                           part.document_start[static_cast<std::size_t>(i)]);
     auto x = rows_of(qkv, first, n);
+    std::vector<T> normed(x.size()), d_normed = x;
+    cpu::run(pool, HeadNormForward{TypeOf<T>::value, n, heads, kv_heads, head_dim, 1e-6f, x.data(),
+                                   head_weights.data(), head_weights.data() + head_dim, normed.data()});
+    cpu::run(pool, HeadNormBackward{TypeOf<T>::value, n, kSlotRows, heads, kv_heads, head_dim, 1e-6f,
+                                    normed.data(), head_weights.data(), head_weights.data() + head_dim,
+                                    d_normed.data(), d_weights.data(), d_weights.data() + head_dim});
+    norm.add(normed);
+    d_norm.add(d_normed);
     cpu::run(pool, Rope{TypeOf<T>::value, n, heads, kv_heads, head_dim, positions.data(), cosine.data(),
                         sine.data(), false, x.data()});
     const auto forward = run_forward(pool, part, x);
@@ -107,8 +118,10 @@ Bits attention_kernels(int threads, std::int64_t together, std::int64_t heads, s
     core.add(forward.core);
     d_qkv.add(run_backward(pool, part, x, forward, rows_of(d_core, first, n)));
   }
+  for (const Bits* bits : {&norm, &d_norm}) rotated.add(bits->bytes);
   rotated.add(core.bytes);
   rotated.add(d_qkv.bytes);
+  rotated.add(d_weights);
   return rotated;
 }
 
@@ -151,6 +164,9 @@ TEST(KernelBits, AttentionKernels) {
   });
   same_everywhere([](int threads, std::int64_t together) {
     return attention_kernels<bfloat16>(threads, together, 5, 1, 128);
+  });
+  same_everywhere([](int threads, std::int64_t together) {
+    return attention_kernels<bfloat16>(threads, together, 6, 3, 64, 20);
   });
 }
 

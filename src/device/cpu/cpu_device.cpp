@@ -158,6 +158,8 @@ class CpuDeviceOfOptions final : public CpuDevice {
   void run(Stream& stream, const BiasGradient& op) override { push(stream, op); }
   void run(Stream& stream, const RmsNormForward& op) override { push(stream, op); }
   void run(Stream& stream, const RmsNormBackward& op) override { push(stream, op); }
+  void run(Stream& stream, const HeadNormForward& op) override { push(stream, op); }
+  void run(Stream& stream, const HeadNormBackward& op) override { push(stream, op); }
   void run(Stream& stream, const Rope& op) override { push(stream, op); }
   void run(Stream& stream, const AttentionForward& op) override { push(stream, op); }
   void run(Stream& stream, const AttentionBackward& op) override { push(stream, op); }

@@ -11,6 +11,8 @@ namespace lazytrain::cpu {
 void run(ThreadPool& pool, const BiasGradient& op);
 void run(ThreadPool& pool, const RmsNormForward& op);
 void run(ThreadPool& pool, const RmsNormBackward& op);
+void run(ThreadPool& pool, const HeadNormForward& op);
+void run(ThreadPool& pool, const HeadNormBackward& op);
 void run(ThreadPool& pool, const Rope& op);
 void run(ThreadPool& pool, const AttentionForward& op);
 void run(ThreadPool& pool, const AttentionBackward& op);

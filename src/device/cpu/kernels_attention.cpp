@@ -19,7 +19,8 @@ kernels::AttentionShape checked_shape(const Op& op) {
   check(op.kv_heads > 0 && op.heads % op.kv_heads == 0,
         "every key-value head serves the same number of heads");
   check(op.slot_rows > 0 && op.rows % op.slot_rows == 0, "rows are whole slots");
-  return {op.slot_rows, op.heads, op.kv_heads, op.head_dim};
+  check(op.window >= 0, "a window of attention is not negative");
+  return {op.slot_rows, op.heads, op.kv_heads, op.head_dim, op.window};
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ void run(ThreadPool& pool, const AttentionBackward& op) {
 void run(ThreadPool& pool, const AttentionDecode& op) {
   check(op.kv_heads > 0 && op.heads % op.kv_heads == 0,
         "every key-value head serves the same number of heads");
-  const kernels::AttentionShape shape{0, op.heads, op.kv_heads, op.head_dim};
+  const kernels::AttentionShape shape{0, op.heads, op.kv_heads, op.head_dim, op.window};
   const KernelTable& table = active_kernels();
   const std::int64_t floats = kernels::attention_decode_scratch(shape);
   reserve_scratch(pool.size(), floats);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kTaskElements = 32768;  // enough work to pay for handing out a task
 constexpr std::int64_t kTaskColumns = 64;      // whole cache lines of a row
+constexpr std::int64_t kHeadNormRows = 64;     // whose sums for the norms' weights are made together
 
 // piece(begin, end) over 0..count in pieces of `step`.
 template <typename Piece>
@@ -57,6 +58,27 @@ void run(ThreadPool& pool, const RmsNormBackward& op) {
             [&](auto begin, auto end) { kernels.rms_norm_weight_gradient(op, inverse.data(), begin, end); });
   in_pieces(pool, op.rows, rows_per_task(op.width),
             [&](auto begin, auto end) { kernels.rms_norm_backward(op, inverse.data(), begin, end); });
+}
+
+void run(ThreadPool& pool, const HeadNormForward& op) {
+  const KernelTable& kernels = active_kernels();
+  in_pieces(pool, op.rows, rows_per_task((op.heads + 2 * op.kv_heads) * op.head_dim),
+            [&](auto begin, auto end) { kernels.head_norm_forward(op, begin, end); });
+}
+
+void run(ThreadPool& pool, const HeadNormBackward& op) {
+  check_slots(op.rows, op.slot_rows);
+  const KernelTable& kernels = active_kernels();
+  // A slot's rows come in pieces whose sums are added in order: pieces depend on the slot alone.
+  const std::int64_t pieces = (op.slot_rows + kHeadNormRows - 1) / kHeadNormRows;
+  const std::int64_t slots = op.rows / op.slot_rows;
+  const Scratch sums(slots * pieces * 2 * op.head_dim);
+  pool.parallel_for(slots * pieces, [&](std::int64_t task) {
+    const std::int64_t begin = task / pieces * op.slot_rows + task % pieces * kHeadNormRows;
+    const std::int64_t end = std::min(begin + kHeadNormRows, (task / pieces + 1) * op.slot_rows);
+    kernels.head_norm_backward(op, begin, end, sums.data() + task * 2 * op.head_dim);
+  });
+  kernels.head_norm_weight_gradient(op, pieces, sums.data());
 }
 
 void run(ThreadPool& pool, const Rope& op) {

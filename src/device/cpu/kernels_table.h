@@ -19,11 +19,16 @@ struct KernelTable {
   void (*rms_norm_inverse)(const RmsNormBackward& op, float* inverse, std::int64_t begin, std::int64_t end);
   void (*rms_norm_backward)(const RmsNormBackward& op, const float* inverse, std::int64_t begin,
                             std::int64_t end);
+  void (*head_norm_forward)(const HeadNormForward& op, std::int64_t begin, std::int64_t end);
+  // sums[2][head_dim]: what these rows add to the gradients of the weights.
+  void (*head_norm_backward)(const HeadNormBackward& op, std::int64_t begin, std::int64_t end, float* sums);
   void (*rope)(const Rope& op, std::int64_t begin, std::int64_t end);
   void (*swiglu_forward)(const SwigluForward& op, std::int64_t begin, std::int64_t end);
   void (*swiglu_backward)(const SwigluBackward& op, std::int64_t begin, std::int64_t end);
   void (*cross_entropy)(const CrossEntropy& op, std::int64_t begin, std::int64_t end);
   void (*arg_max)(const ArgMax& op, std::int64_t begin, std::int64_t end);
+  // All of it: sums[slots][pieces][2][head_dim] of head_norm_backward.
+  void (*head_norm_weight_gradient)(const HeadNormBackward& op, std::int64_t pieces, const float* sums);
   // Elements [begin, end).
   void (*add)(const Add& op, std::int64_t begin, std::int64_t end);
   // One run of kNormChunk elements.

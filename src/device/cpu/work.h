@@ -28,10 +28,10 @@ struct CallWork {
   std::function<void()> function;
 };
 
-using Work =
-    std::variant<std::monostate, CopyWork, ZeroWork, WaitWork, CallWork, LinearForward, LinearInputGradient,
-                 LinearWeightGradient, BiasGradient, RmsNormForward, RmsNormBackward, Rope, AttentionForward,
-                 AttentionBackward, AttentionDecode, CacheFill, SwigluForward, SwigluBackward, CrossEntropy,
-                 ArgMax, GatherRows, ScatterRows, Add, OffloadGradient>;
+using Work = std::variant<std::monostate, CopyWork, ZeroWork, WaitWork, CallWork, LinearForward,
+                          LinearInputGradient, LinearWeightGradient, BiasGradient, RmsNormForward,
+                          RmsNormBackward, HeadNormForward, HeadNormBackward, Rope, AttentionForward,
+                          AttentionBackward, AttentionDecode, CacheFill, SwigluForward, SwigluBackward,
+                          CrossEntropy, ArgMax, GatherRows, ScatterRows, Add, OffloadGradient>;
 
 }  // namespace lazytrain::cpu

@@ -185,7 +185,7 @@ LAZYTRAIN_KERNEL void attention_backward_whole(const BackwardCall<T, Real>& call
   BlockView<Real> view;
   for (std::int64_t head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
     for (std::int64_t query_block = 0; query_block < blocks; ++query_block) {
-      view.set(query_block, shape.slot_rows, call.document_start + row0);
+      view.set(query_block, shape, call.document_start + row0);
       load_backward_query<V>(call, view, row0, head, query);
       fill<V>(dq, block, 0);
       for (std::int64_t b = view.least_first / kBlock; b <= query_block; ++b) {
@@ -232,7 +232,7 @@ LAZYTRAIN_KERNEL void attention_backward_keys(const BackwardCall<T, Real>& call,
   BlockView<Real> view;
   for (std::int64_t head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
     for (std::int64_t query_block = key_block; query_block < blocks; ++query_block) {
-      view.set(query_block, shape.slot_rows, call.document_start + row0);
+      view.set(query_block, shape, call.document_start + row0);
       if (view.least_first >= key0 + kBlock) continue;
       load_backward_query<V>(call, view, row0, head, query);
       if (view.sees_all(key0)) {
@@ -266,7 +266,7 @@ LAZYTRAIN_KERNEL void attention_backward_queries(const BackwardCall<T, Real>& ca
   Real* ds = p + kBlock * kBlock;
 
   BlockView<Real> view;
-  view.set(query_block, shape.slot_rows, call.document_start + row0);
+  view.set(query_block, shape, call.document_start + row0);
   load_backward_query<V>(call, view, row0, head, query);
   fill<V>(dq, block, 0);
   for (std::int64_t b = view.least_first / kBlock; b <= query_block; ++b) {

@@ -24,7 +24,12 @@ inline constexpr std::int64_t kHeadsTogether = 4;
 
 struct AttentionShape {
   std::int64_t slot_rows, heads, kv_heads, head_dim;
+  std::int64_t window = 0;  // keys that a query sees at most, with its own; 0 = all of its document
 
+  // The first key that the query in `row` sees, where its document begins at `start`.
+  LAZYTRAIN_KERNEL std::int64_t first_key(std::int64_t row, std::int64_t start) const {
+    return window > 0 ? larger(start, row + 1 - window) : start;
+  }
   LAZYTRAIN_KERNEL std::int64_t group() const { return heads / kv_heads; }
   LAZYTRAIN_KERNEL std::int64_t row() const { return (heads + 2 * kv_heads) * head_dim; }
   LAZYTRAIN_KERNEL std::int64_t query(std::int64_t head) const { return head * head_dim; }
@@ -57,18 +62,18 @@ struct BlockView {
   std::int64_t count;
   std::int64_t least_first, greatest_first;
 
-  LAZYTRAIN_KERNEL void set(std::int64_t query_block, std::int64_t slot_rows,
+  LAZYTRAIN_KERNEL void set(std::int64_t query_block, const AttentionShape& shape,
                             const std::int32_t* document_start) {
     query0 = query_block * kBlock;
-    count = smaller(kBlock, slot_rows - query0);
-    least_first = slot_rows;
+    count = smaller(kBlock, shape.slot_rows - query0);
+    least_first = shape.slot_rows;
     greatest_first = 0;
     for (std::int64_t i = 0; i < kBlock; ++i) {
       first[i] = 1;
       last[i] = -1;
       if (i < count) {
         const std::int64_t row = query0 + i;
-        const std::int64_t start = smaller(larger(document_start[row], 0), row);
+        const std::int64_t start = shape.first_key(row, smaller(larger(document_start[row], 0), row));
         first[i] = static_cast<std::int32_t>(start);
         last[i] = static_cast<std::int32_t>(row);
         least_first = smaller(least_first, start);

@@ -15,7 +15,8 @@ LAZYTRAIN_KERNEL std::int64_t attention_decode_scratch(const AttentionShape& sha
 
 // One key-value head of one sequence. query: the token's qkv row; cache: the sequence's [capacity, 2,
 // kv_heads * head_dim], in which the token's own key and value stand at entry `length` already; core: the
-// token's row of output. shape.slot_rows is not used.
+// token's row of output. shape.slot_rows is not used. Of a window's first block only the keys inside it
+// count, but the block begins where the forward's does.
 template <typename V, typename T, typename Real>
 LAZYTRAIN_KERNEL void attention_decode(const AttentionShape& shape, std::int64_t kv_head, std::int64_t length,
                                        const T* query, const T* cache, T* core, Real* scratch) {
@@ -42,17 +43,20 @@ LAZYTRAIN_KERNEL void attention_decode(const AttentionShape& shape, std::int64_t
     fill<V>(output, V::kLanes * padded, 0);
     fill<V>(largest, V::kLanes, kNoScore);
     fill<V>(total, V::kLanes, 0);
-    for (std::int64_t key0 = 0; key0 <= length; key0 += kBlock) {
+    const std::int64_t first = shape.first_key(length, 0);
+    for (std::int64_t key0 = first / kBlock * kBlock; key0 <= length; key0 += kBlock) {
+      const std::int64_t begin = larger(first - key0, 0);
       const std::int64_t count = smaller(kBlock, length + 1 - key0);
       const T* rows = cache + key0 * entry + kv_head * dim;
       load_rows<V>(rows, entry, count, dim, Real(1), keys);
       load_rows<V>(rows + shape.kv_heads * dim, entry, count, dim, Real(1), values);
       matrix_product<V, Start::zero>(round_up(count, V::kTileRows), V::kLanes, padded, keys, padded, 1,
                                      queries, V::kLanes, scores, V::kLanes);
-      softmax_lanes<V, false, Real>({0, count}, key0, nullptr, nullptr, scores, V::kLanes, largest, total,
+      softmax_lanes<V, false, Real>({begin, count}, key0, nullptr, nullptr, scores, V::kLanes, largest, total,
                                     rescale);
-      matrix_product<V, Start::scale>(round_up(heads, V::kTileRows), padded, count, scores, 1, V::kLanes,
-                                      values, padded, output, padded, rescale);
+      matrix_product<V, Start::scale>(round_up(heads, V::kTileRows), padded, count - begin,
+                                      scores + begin * V::kLanes, 1, V::kLanes, values + begin * padded,
+                                      padded, output, padded, rescale);
     }
     (V(1) / V::load(total)).store(total);
     for (std::int64_t h = 0; h < heads; ++h) {

@@ -105,7 +105,7 @@ LAZYTRAIN_KERNEL void attention_forward(const AttentionShape& shape, std::int64_
   const std::int64_t first_head = kv_head * shape.group() + chunk * kHeadsTogether;
   const std::int64_t heads = smaller(kHeadsTogether, (kv_head + 1) * shape.group() - first_head);
   BlockView<Real> view;
-  view.set(query_block, shape.slot_rows, document_start + row0);
+  view.set(query_block, shape, document_start + row0);
 
   Real* keys = scratch;
   Real* values = keys + kBlock * padded;

@@ -9,7 +9,7 @@ namespace {
 
 template <typename T>
 LAZYTRAIN_KERNEL kernels::BackwardCall<T, float> typed(const AttentionBackward& op) {
-  return {.shape = {op.slot_rows, op.heads, op.kv_heads, op.head_dim},
+  return {.shape = {op.slot_rows, op.heads, op.kv_heads, op.head_dim, op.window},
           .slots = op.rows / op.slot_rows,
           .qkv = static_cast<const T*>(op.qkv),
           .document_start = op.document_start,

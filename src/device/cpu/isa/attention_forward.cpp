@@ -10,14 +10,14 @@ namespace {
 
 template <typename T>
 void forward_of(const AttentionForward& op, std::int64_t task, float* scratch) {
-  const kernels::AttentionShape shape{op.slot_rows, op.heads, op.kv_heads, op.head_dim};
+  const kernels::AttentionShape shape{op.slot_rows, op.heads, op.kv_heads, op.head_dim, op.window};
   kernels::attention_forward<FloatLanes>(shape, op.rows / op.slot_rows, task, static_cast<const T*>(op.qkv),
                                          op.document_start, static_cast<T*>(op.core), op.lse, scratch);
 }
 
 template <typename T>
 void decode_of(const AttentionDecode& op, std::int64_t sequence, std::int64_t kv_head, float* scratch) {
-  const kernels::AttentionShape shape{0, op.heads, op.kv_heads, op.head_dim};
+  const kernels::AttentionShape shape{0, op.heads, op.kv_heads, op.head_dim, op.window};
   const T* query = static_cast<const T*>(op.qkv) + sequence * shape.row();
   const T* cache = static_cast<const T*>(op.cache) + sequence * op.capacity * 2 * op.kv_heads * op.head_dim;
   T* core = static_cast<T*>(op.core) + sequence * op.heads * op.head_dim;

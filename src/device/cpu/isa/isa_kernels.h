@@ -12,6 +12,9 @@ void rms_norm_weight_gradient(const RmsNormBackward& op, const float* inverse, s
 void rms_norm_forward(const RmsNormForward& op, std::int64_t begin, std::int64_t end);
 void rms_norm_inverse(const RmsNormBackward& op, float* inverse, std::int64_t begin, std::int64_t end);
 void rms_norm_backward(const RmsNormBackward& op, const float* inverse, std::int64_t begin, std::int64_t end);
+void head_norm_forward(const HeadNormForward& op, std::int64_t begin, std::int64_t end);
+void head_norm_backward(const HeadNormBackward& op, std::int64_t begin, std::int64_t end, float* sums);
+void head_norm_weight_gradient(const HeadNormBackward& op, std::int64_t pieces, const float* sums);
 void rope(const Rope& op, std::int64_t begin, std::int64_t end);
 void swiglu_forward(const SwigluForward& op, std::int64_t begin, std::int64_t end);
 void swiglu_backward(const SwigluBackward& op, std::int64_t begin, std::int64_t end);

@@ -3,6 +3,7 @@
 #include "device/cpu/isa/lanes.h"
 #include "device/kernels/cross_entropy.h"
 #include "device/kernels/elementwise.h"
+#include "device/kernels/head_norm.h"
 #include "device/kernels/rms_norm.h"
 
 namespace lazytrain::LAZYTRAIN_ISA {
@@ -62,6 +63,24 @@ void rms_norm_backward_of(const RmsNormBackward& op, const float* inverse, std::
     kernels::rms_norm_backward(kTeam, op.width, inverse[row], as<T>(op.x) + at, as<T>(op.weight),
                                as<T>(op.dy) + at, residual, as<T>(op.dx) + at);
   }
+}
+
+template <typename T>
+void head_norm_forward_of(const HeadNormForward& op, std::int64_t begin, std::int64_t end) {
+  const kernels::HeadNormShape shape{op.heads, op.kv_heads, op.head_dim};
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t at = row * shape.row();
+    kernels::head_norm_forward(kTeam, shape, op.epsilon, as<T>(op.qkv) + at, as<T>(op.query_weight),
+                               as<T>(op.key_weight), as<T>(op.y) + at);
+  }
+}
+
+template <typename T>
+void head_norm_backward_of(const HeadNormBackward& op, std::int64_t begin, std::int64_t end, float* sums) {
+  const kernels::HeadNormShape shape{op.heads, op.kv_heads, op.head_dim};
+  const std::int64_t at = begin * shape.row();
+  kernels::head_norm_backward(kTeam, shape, end - begin, op.epsilon, as<T>(op.qkv) + at,
+                              as<T>(op.query_weight), as<T>(op.key_weight), as<T>(op.dqkv) + at, sums);
 }
 
 template <typename T>
@@ -154,6 +173,21 @@ void rms_norm_backward(const RmsNormBackward& op, const float* inverse, std::int
                        std::int64_t end) {
   op.type == DataType::bf16 ? rms_norm_backward_of<bfloat16>(op, inverse, begin, end)
                             : rms_norm_backward_of<float>(op, inverse, begin, end);
+}
+void head_norm_forward(const HeadNormForward& op, std::int64_t begin, std::int64_t end) {
+  op.type == DataType::bf16 ? head_norm_forward_of<bfloat16>(op, begin, end)
+                            : head_norm_forward_of<float>(op, begin, end);
+}
+void head_norm_backward(const HeadNormBackward& op, std::int64_t begin, std::int64_t end, float* sums) {
+  op.type == DataType::bf16 ? head_norm_backward_of<bfloat16>(op, begin, end, sums)
+                            : head_norm_backward_of<float>(op, begin, end, sums);
+}
+void head_norm_weight_gradient(const HeadNormBackward& op, std::int64_t pieces, const float* sums) {
+  const std::int64_t piece = 2 * op.head_dim;
+  for (std::int64_t row = 0; row < op.rows; row += op.slot_rows, sums += pieces * piece) {
+    kernels::add_piece_sums(kTeam, pieces, op.head_dim, piece, sums, op.dquery_weight);
+    kernels::add_piece_sums(kTeam, pieces, op.head_dim, piece, sums + op.head_dim, op.dkey_weight);
+  }
 }
 void rope(const Rope& op, std::int64_t begin, std::int64_t end) {
   op.type == DataType::bf16 ? rope_of<bfloat16>(op, begin, end) : rope_of<float>(op, begin, end);
