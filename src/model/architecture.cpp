@@ -76,10 +76,10 @@ const ModelFamily& check_kind(const ConfigReader& config, Purpose purpose) {
     fail(ExitCode::model_file, "{}: model_type is {}; only models of the types {} can be planned",
          config.where(), shown(nlohmann::json(*type)), family_names());
   }
-  if (family == nullptr || (purpose == Purpose::train && !family->trainable)) {
-    fail(ExitCode::model_file, "{}: model_type is {}; {}only models of the type 'llama' can be trained",
+  if (family == nullptr || (purpose == Purpose::train && !family->is_trainable())) {
+    fail(ExitCode::model_file, "{}: model_type is {}; {}only models of the types {} can be trained",
          config.where(), shown(nlohmann::json(*type)),
-         family == nullptr ? "" : "such models can be planned but not trained yet, ");
+         family == nullptr ? "" : "such models can be planned but not trained yet, ", trained_family_names());
   }
   if (const nlohmann::json* classes = config.find("architectures"); classes != nullptr) {
     if (!classes->is_array()) {
@@ -88,20 +88,23 @@ const ModelFamily& check_kind(const ConfigReader& config, Purpose purpose) {
     }
     const bool known = std::any_of(classes->begin(), classes->end(), [&](const nlohmann::json& name) {
       if (!name.is_string()) return false;
-      return purpose == Purpose::train ? name == "LlamaForCausalLM"
+      return purpose == Purpose::train ? name == family->trained_class
                                        : is_language_model(name.get<std::string>());
     });
     if (!classes->empty() && !known) {
-      fail(ExitCode::model_file, "{}: architectures names {}; only {}", config.where(),
-           shown(classes->front()),
-           purpose == Purpose::train ? "LlamaForCausalLM can be trained" : "language models can be planned");
+      if (purpose == Purpose::plan)
+        fail(ExitCode::model_file, "{}: architectures names {}; only language models can be planned",
+             config.where(), shown(classes->front()));
+      fail(ExitCode::model_file,
+           "{}: architectures names {}; of models of the type {} only {} can be trained", config.where(),
+           shown(classes->front()), *type, family->trained_class);
     }
   }
   return *family;
 }
 
 // Settings that change what the model computes and that nothing here implements.
-void refuse_unsupported(const ConfigReader& config, Purpose purpose) {
+void refuse_unsupported(const ConfigReader& config, const ModelFamily& family, Purpose purpose) {
   const std::string activation = config.text("hidden_act").value_or("silu");
   if (activation != "silu") {
     fail(ExitCode::model_file, "{}: hidden_act is {}; only 'silu' can be {}", config.where(),
@@ -114,20 +117,10 @@ void refuse_unsupported(const ConfigReader& config, Purpose purpose) {
   }
   if (purpose == Purpose::plan) return;
   if (const nlohmann::json* window = config.find("sliding_window");
-      window != nullptr && config.flag("use_sliding_window", true)) {
-    fail(ExitCode::model_file, "{}: sliding_window is {}; only full attention can be trained", config.where(),
-         shown(*window));
-  }
-  if (const nlohmann::json* kinds = config.find("layer_types"); kinds != nullptr) {
-    if (!kinds->is_array()) {
-      fail(ExitCode::model_file, "{}: layer_types is {}; it must be a list", config.where(), shown(*kinds));
-    }
-    for (const nlohmann::json& kind : *kinds) {
-      if (kind != "full_attention") {
-        fail(ExitCode::model_file, "{}: layer_types names {}; only \"full_attention\" can be trained",
-             config.where(), shown(kind));
-      }
-    }
+      family.windows == Windows::none && window != nullptr && config.flag("use_sliding_window", true)) {
+    fail(ExitCode::model_file,
+         "{}: sliding_window is {}; models of the type {} are trained without windows only", config.where(),
+         shown(*window), family.model_type);
   }
   if (const auto dropout = config.number("attention_dropout", 0.0, 1.0); dropout && *dropout != 0.0) {
     fail(ExitCode::model_file, "{}: attention_dropout is {}; dropout cannot be trained, set it to 0",
@@ -158,7 +151,7 @@ void read_sizes(const ConfigReader& config, const ModelFamily& family, Architect
                          : config.required_size("intermediate_size", kWidestFfn);
   a.vocab = config.required_size("vocab_size", kLargestVocabulary);
   a.max_position = config.size("max_position_embeddings", kMostPositions)
-                       .value_or(family.trainable ? 2048 : kMostPositions);
+                       .value_or(family.is_trainable() ? 2048 : kMostPositions);
   a.heads = config.required_size("num_attention_heads", kMostHeads);
   a.kv_heads = config.size("num_key_value_heads", kMostHeads).value_or(a.heads);
   if (a.heads % a.kv_heads != 0) {
@@ -168,6 +161,8 @@ void read_sizes(const ConfigReader& config, const ModelFamily& family, Architect
   }
   if (const auto head_dim = config.size("head_dim", kWidestHead)) {
     a.head_dim = *head_dim;
+  } else if (family.head_dim > 0) {
+    a.head_dim = family.head_dim;
   } else {
     if (a.hidden % a.heads != 0) {
       fail(ExitCode::model_file,
@@ -242,23 +237,26 @@ Architecture architecture_of(const nlohmann::json& document, const std::string& 
   const std::optional<nlohmann::json> nested = text_settings(document);
   const ConfigReader config(nested ? *nested : document, where, nested ? "text_config." : "");
   const ModelFamily& family = check_kind(config, purpose);
-  refuse_unsupported(config, purpose);
+  refuse_unsupported(config, family, purpose);
 
   Architecture a;
   a.model_type = family.model_type;
   read_sizes(config, family, a);
-  if (purpose == Purpose::train) {
-    a.attention_bias = a.output_bias = config.flag("attention_bias", false);
-    a.mlp_bias = config.flag("mlp_bias", false);
-  } else {
-    read_layers(config, family, a);
-  }
+  read_layers(config, family, a);
   check_total(config, a);
-  if (a.ffn == 0 && (a.layers_of(LayerKind::attention) > 0 || a.layers_of(LayerKind::linear_attention) > 0))
+  if (a.ffn == 0 && (a.layers_of(LayerKind::attention) > 0 || a.layers_of(LayerKind::sliding_attention) > 0 ||
+                     a.layers_of(LayerKind::linear_attention) > 0))
     a.ffn = config.required_size("intermediate_size", kWidestFfn);
   a.tied_head = config.flag("tie_word_embeddings", false);
   a.rms_epsilon = config.number("rms_norm_eps", 0.0, 1.0).value_or(1e-6);
-  if (purpose == Purpose::train) a.rope = read_rope(config);
+  if (purpose == Purpose::train) {
+    a.rope = read_rope(config, a.max_position);
+    // Published settings of yarn leave max_position_embeddings at what the model was trained with before.
+    if (a.rope.kind == RopeKind::yarn)
+      a.max_position = std::max(
+          a.max_position, static_cast<std::int64_t>(std::min(a.rope.factor * a.rope.original_max_position,
+                                                             static_cast<double>(kMostPositions))));
+  }
   read_tokens(config, a);
   a.checkpoint_dtype = read_dtype(config);
   return a;

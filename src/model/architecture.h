@@ -14,28 +14,33 @@
 
 namespace lazytrain {
 
-enum class RopeKind : std::uint8_t { standard, llama3 };
+enum class RopeKind : std::uint8_t { standard, llama3, linear, dynamic, yarn };
 
-// Rotary embedding. llama3: frequencies below/above wavelength limits are scaled by `factor`
-// (formulas in model/rope.h).
+// Rotary embedding; formulas in model/rope.h.
 struct RopeConfig {
   RopeKind kind = RopeKind::standard;
   double theta = 10000.0;
-  double factor = 1.0;
-  double low_frequency_factor = 1.0;
-  double high_frequency_factor = 4.0;
-  double original_max_position = 8192;
+  double factor = 1.0;                   // of all kinds but standard
+  double low_frequency_factor = 1.0;     // llama3
+  double high_frequency_factor = 4.0;    // llama3
+  double original_max_position = 8192;   // llama3, dynamic, yarn: positions before the scaling
+  double beta_fast = 32, beta_slow = 1;  // yarn: turns within these positions that bound the blend
+  bool whole_bounds = true;              // yarn: the bounds are rounded outwards to whole channels
+  double attention_factor = 1.0;         // yarn: multiplies cosine and sine
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // What a decoder layer is made of. Layers of one kind have the same tensors, bytes and costs.
 enum class LayerKind : std::uint8_t {
   attention,                // softmax attention, then a dense MLP
+  sliding_attention,        // the same, through a window of the last tokens
   linear_attention,         // Gated DeltaNet, then a dense MLP
   attention_experts,        // softmax attention, then a mixture of experts
   linear_attention_experts  // Gated DeltaNet, then a mixture of experts
 };
-inline constexpr LayerKind kLayerKinds[] = {LayerKind::attention, LayerKind::linear_attention,
-                                            LayerKind::attention_experts,
+inline constexpr LayerKind kLayerKinds[] = {LayerKind::attention, LayerKind::sliding_attention,
+                                            LayerKind::linear_attention, LayerKind::attention_experts,
                                             LayerKind::linear_attention_experts};
 inline constexpr std::size_t kLayerKindCount = std::size(kLayerKinds);
 [[nodiscard]] const char* to_string(LayerKind kind);
@@ -58,6 +63,7 @@ struct LinearAttention {
   [[nodiscard]] std::int64_t projected_width() const {
     return convolved_width() + value_width() + 2 * value_heads;
   }
+  bool operator==(const LinearAttention&) const = default;
 };
 
 // A mixture of experts in the place of the MLP.
@@ -65,6 +71,8 @@ struct Experts {
   std::int64_t count = 0, active = 0;  // of all of them, each token passes `active`
   std::int64_t ffn = 0;                // intermediate size of each
   std::int64_t shared_ffn = 0;         // of the one that every token passes; 0 = there is none
+
+  bool operator==(const Experts&) const = default;
 };
 
 struct Architecture {
@@ -76,11 +84,11 @@ struct Architecture {
   bool output_bias = false;     // bias on o
   bool mlp_bias = false;        // biases on gate, up and down
   double rms_epsilon = 1e-6;
-  bool query_key_norm = false;        // each head's queries and keys are normalised before they are rotated
-  bool attention_gate = false;        // q projects a gate of the attention's output too
-  std::int64_t window = 0;            // tokens that attention looks back at most; 0 = all
-  LinearAttention linear = {};        // of the layers that have it
-  Experts experts = {};               // likewise
+  bool query_key_norm = false;  // each head's queries and keys are normalised before they are rotated
+  bool attention_gate = false;  // q projects a gate of the attention's output too
+  std::int64_t window = 0;      // tokens that a query of LayerKind::sliding_attention sees, with its own
+  LinearAttention linear = {};  // of the layers that have it
+  Experts experts = {};         // likewise
   std::vector<LayerKind> kinds = {};  // of each layer; empty: all are LayerKind::attention
   RopeConfig rope;
   std::optional<std::int32_t> bos_token;
@@ -100,6 +108,10 @@ struct Architecture {
     return kinds.empty() ? LayerKind::attention : kinds[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] std::int64_t layers_of(LayerKind kind) const;  // how many there are
+  // Tokens that a query of a layer of this kind sees at most, its own included; 0 = all before it.
+  [[nodiscard]] std::int64_t window_of(LayerKind kind) const {
+    return kind == LayerKind::sliding_attention ? window : 0;
+  }
 
   // Widths of a layer of this kind, in elements a token: what is projected into the attention, the
   // attention's output before its projection, and the up-projections of the MLP that a token passes.
@@ -112,6 +124,7 @@ struct Architecture {
   [[nodiscard]] std::int64_t mlp_width(LayerKind kind) const {
     return has_experts(kind) ? experts.active * experts.ffn + experts.shared_ffn : ffn;
   }
+  bool operator==(const Architecture&) const = default;
 };
 
 // What an architecture is read for. A step can be planned of more models than can be trained.
@@ -148,8 +161,8 @@ struct ParameterGroup {
 };
 std::vector<ParameterGroup> parameter_groups(const Architecture& architecture);
 
-// Offsets (in elements) inside the flat buffer of a layer with softmax attention and a dense MLP; -1 where
-// the layer has no such tensor.
+// Offsets (in elements) inside the flat buffer of a layer with softmax attention (with or without a window)
+// and a dense MLP; -1 where the layer has no such tensor.
 struct LayerOffsets {
   std::int64_t input_norm, qkv, qkv_bias, query_norm, key_norm, output, output_bias, post_norm, gate_up,
       gate_up_bias, down, down_bias;
@@ -197,6 +210,8 @@ struct LayerFlops {
 // Of a layer of this kind. Linear attention does not depend on the context: its recurrence takes 6 operations
 // for each element of a head's state. Of experts, only those count that a token passes.
 LayerFlops layer_flops(const Architecture& architecture, LayerKind kind, double mean_context);
+// Keys that a query of such a layer sees, on average over a slot that is one document.
+double mean_context(const Architecture& architecture, LayerKind kind, double slot_tokens);
 double head_flops(const Architecture& architecture);  // forward, per supervised token
 
 }  // namespace lazytrain

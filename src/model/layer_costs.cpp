@@ -11,6 +11,8 @@ const char* to_string(LayerKind kind) {
   switch (kind) {
     case LayerKind::attention:
       return "attention";
+    case LayerKind::sliding_attention:
+      return "sliding_attention";
     case LayerKind::linear_attention:
       return "linear_attention";
     case LayerKind::attention_experts:
@@ -50,8 +52,11 @@ StashLevel stash_level_from(const std::string& name) {
 std::vector<StashItemShape> stash_items(const Architecture& architecture, LayerKind kind) {
   const Architecture& a = architecture;
   std::vector<StashItemShape> items{
-      // Queries and keys after the rotary embedding, then the values; of linear attention all that is
-      // projected in.
+      // Queries and keys after the rotary embedding, then the values; where queries and keys are normalised,
+      // as
+      // they were projected, since the norm's backward needs that and the rest is quickly made of it; of
+      // linear
+      // attention all that is projected in.
       {.item = StashItem::qkv, .name = "qkv", .elements_per_token = a.projected_width(kind), .fp32 = false},
       // The attention's output, before the output projection.
       {.item = StashItem::core, .name = "core", .elements_per_token = a.core_width(kind), .fp32 = false}};
@@ -110,6 +115,12 @@ LayerFlops layer_flops(const Architecture& architecture, LayerKind kind, double 
   flops.down_projection = 2 * hidden * ffn;
   flops.forward = flops.attention_block + flops.mlp_up + flops.down_projection;
   return flops;
+}
+
+double mean_context(const Architecture& architecture, LayerKind kind, double slot_tokens) {
+  const auto window = static_cast<double>(architecture.window_of(kind));
+  if (window <= 0 || window >= slot_tokens) return slot_tokens / 2;
+  return window - window * window / (2 * slot_tokens);
 }
 
 double head_flops(const Architecture& architecture) {

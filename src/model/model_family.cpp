@@ -18,35 +18,17 @@ constexpr std::int64_t kMostTaps = 64;
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 31;
 
 constexpr ModelFamily kFamilies[] = {
-    {.model_type = "llama", .trainable = true},
-    {.model_type = "mistral"},
-    {.model_type = "qwen2", .bias = AttentionBias::query_key_value, .windows_by_default = false},
-    {.model_type = "qwen2_moe",
-     .bias = AttentionBias::qkv_unless_denied,
-     .windows_by_default = false,
-     .experts = true},
-    {.model_type = "qwen3", .query_key_norm = true, .windows_by_default = false},
-    {.model_type = "qwen3_moe", .query_key_norm = true, .windows_by_default = false, .experts = true},
-    {.model_type = "qwen3_next",
-     .query_key_norm = true,
-     .windows_by_default = false,
-     .experts = true,
-     .linear_attention = true},
-    {.model_type = "qwen3_5", .query_key_norm = true, .windows_by_default = false, .linear_attention = true},
-    {.model_type = "qwen3_5_text",
-     .query_key_norm = true,
-     .windows_by_default = false,
-     .linear_attention = true},
-    {.model_type = "qwen3_5_moe",
-     .query_key_norm = true,
-     .windows_by_default = false,
-     .experts = true,
-     .linear_attention = true},
-    {.model_type = "qwen3_5_moe_text",
-     .query_key_norm = true,
-     .windows_by_default = false,
-     .experts = true,
-     .linear_attention = true}};
+    {.model_type = "llama", .trained_class = "LlamaForCausalLM", .windows = Windows::none},
+    {.model_type = "mistral", .trained_class = "MistralForCausalLM", .windows = Windows::everywhere},
+    {.model_type = "qwen2", .trained_class = "Qwen2ForCausalLM", .bias = AttentionBias::query_key_value},
+    {.model_type = "qwen2_moe", .bias = AttentionBias::qkv_unless_denied, .experts = true},
+    {.model_type = "qwen3", .trained_class = "Qwen3ForCausalLM", .query_key_norm = true, .head_dim = 128},
+    {.model_type = "qwen3_moe", .query_key_norm = true, .experts = true},
+    {.model_type = "qwen3_next", .query_key_norm = true, .experts = true, .linear_attention = true},
+    {.model_type = "qwen3_5", .query_key_norm = true, .linear_attention = true},
+    {.model_type = "qwen3_5_text", .query_key_norm = true, .linear_attention = true},
+    {.model_type = "qwen3_5_moe", .query_key_norm = true, .experts = true, .linear_attention = true},
+    {.model_type = "qwen3_5_moe_text", .query_key_norm = true, .experts = true, .linear_attention = true}};
 
 void read_biases(const ConfigReader& config, const ModelFamily& family, Architecture& a) {
   switch (family.bias) {
@@ -146,18 +128,47 @@ std::vector<bool> expert_layers(const ConfigReader& config, const Architecture& 
   return experts;
 }
 
-// The window that all layers with softmax attention share; 0 where some or all see everything: these few
-// operations more than there are make a plan no worse.
-std::int64_t read_window(const ConfigReader& config, const ModelFamily& family,
-                         const std::vector<std::string>& types, const Architecture& a) {
+// Which layers look back through a window, whose size goes to `a.window`.
+std::vector<bool> window_layers(const ConfigReader& config, const ModelFamily& family,
+                                const std::vector<std::string>& types, Architecture& a) {
+  std::vector<bool> windowed(static_cast<std::size_t>(a.layers), false);
   const std::optional<std::int64_t> window = config.size("sliding_window", kMostPositions);
-  if (!window || !config.flag("use_sliding_window", family.windows_by_default)) return 0;
-  // Layers below max_window_layers see everything.
+  const bool used = window && family.windows != Windows::none &&
+                    config.flag("use_sliding_window", family.windows == Windows::everywhere);
+  constexpr double kUsualFullLayers = 28;  // of transformers' configuration classes
   const double full_layers =
-      family.windows_by_default ? 0.0 : config.number("max_window_layers", 0, kMostPositions).value_or(0);
-  const bool all = types.empty() ? full_layers == 0
-                                 : std::find(types.begin(), types.end(), "full_attention") == types.end();
-  return all && a.layers > 0 ? *window : 0;
+      family.windows == Windows::everywhere
+          ? 0.0
+          : config.number("max_window_layers", 0, kMostPositions).value_or(kUsualFullLayers);
+  for (std::size_t layer = 0; layer < windowed.size(); ++layer) {
+    const bool named = !types.empty() && types[layer] == "sliding_attention";
+    if (named && !used)
+      fail(ExitCode::model_file,
+           "{}: {} names \"sliding_attention\", but there is no window: sliding_window is not set, or "
+           "use_sliding_window is not true, or models of the type {} have none",
+           config.where(), config.name("layer_types"), a.model_type);
+    if (used && family.windows == Windows::everywhere && !types.empty() && !named)
+      fail(ExitCode::model_file,
+           "{}: {} names {}, but with sliding_window set all layers of models of the type {} have the window",
+           config.where(), config.name("layer_types"), shown(types[layer]), a.model_type);
+    windowed[layer] = types.empty() ? used && static_cast<double>(layer) >= full_layers : named;
+    if (windowed[layer]) a.window = *window;
+  }
+  return windowed;
+}
+
+// Names of the families that are `wanted`.
+template <typename Wanted>
+std::string joined(Wanted wanted) {
+  std::vector<std::string_view> names;
+  for (const ModelFamily& family : kFamilies)
+    if (wanted(family)) names.push_back(family.model_type);
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  return text;
 }
 
 }  // namespace
@@ -169,19 +180,18 @@ const ModelFamily* find_family(std::string_view model_type) {
 }
 
 std::string family_names() {
-  std::string names;
-  for (const ModelFamily& family : kFamilies) {
-    if (!names.empty()) names += &family == std::end(kFamilies) - 1 ? " and " : ", ";
-    names += family.model_type;
-  }
-  return names;
+  return joined([](const ModelFamily&) { return true; });
+}
+
+std::string trained_family_names() {
+  return joined([](const ModelFamily& family) { return family.is_trainable(); });
 }
 
 void read_layers(const ConfigReader& config, const ModelFamily& family, Architecture& a) {
   read_biases(config, family, a);
   a.query_key_norm = family.query_key_norm;
   const std::vector<std::string> types = layer_types(config, a);
-  a.window = read_window(config, family, types, a);
+  const std::vector<bool> windowed = window_layers(config, family, types, a);
   const std::vector<bool> linear = linear_layers(config, family, types, a);
   std::vector<bool> experts(linear.size(), false);
   if (family.linear_attention) {
@@ -192,11 +202,14 @@ void read_layers(const ConfigReader& config, const ModelFamily& family, Architec
     a.experts = read_experts(config, a);
     experts = expert_layers(config, a);
   }
-  for (std::size_t layer = 0; layer < linear.size(); ++layer)
-    a.kinds.push_back(linear[layer]
-                          ? experts[layer] ? LayerKind::linear_attention_experts : LayerKind::linear_attention
-                      : experts[layer] ? LayerKind::attention_experts
-                                       : LayerKind::attention);
+  for (std::size_t layer = 0; layer < linear.size(); ++layer) {
+    if (linear[layer])
+      a.kinds.push_back(experts[layer] ? LayerKind::linear_attention_experts : LayerKind::linear_attention);
+    else if (experts[layer])
+      a.kinds.push_back(LayerKind::attention_experts);
+    else
+      a.kinds.push_back(windowed[layer] ? LayerKind::sliding_attention : LayerKind::attention);
+  }
   if (a.layers_of(LayerKind::attention) == a.layers) a.kinds.clear();
 }
 

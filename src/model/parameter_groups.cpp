@@ -166,7 +166,8 @@ std::vector<ParameterGroup> parameter_groups(const Architecture& architecture) {
 }
 
 LayerOffsets layer_offsets(const Architecture& architecture) {
-  const std::int64_t layer = first_layer(architecture, LayerKind::attention);
+  const std::int64_t layer = std::max(first_layer(architecture, LayerKind::attention),
+                                      first_layer(architecture, LayerKind::sliding_attention));
   const ParameterGroup group = layer < 0 ? ParameterGroup{} : layer_group(architecture, layer);
   const auto offset = [&](std::string_view suffix) -> std::int64_t {
     for (const ParameterTensor& tensor : group.tensors) {

@@ -7,8 +7,9 @@
 
 namespace lazytrain {
 
-// Rope types other than default and llama3, settings per layer type and partial rotation are refused by name;
-// so are two spellings in one file that disagree.
-RopeConfig read_rope(const ConfigReader& config);
+// Types: default, linear, dynamic, yarn and llama3, under "rope_type" or the older "type", flat or in one
+// object for each layer type. Other types, layer types that differ and partial rotation are refused by name;
+// so are two spellings in one file that disagree. `max_position`: max_position_embeddings.
+RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position);
 
 }  // namespace lazytrain

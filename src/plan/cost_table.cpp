@@ -18,7 +18,7 @@ CostTable modelled_costs(const Architecture& architecture, std::int64_t slot_tok
   costs.slot_tokens = slot_tokens;
   for (const LayerKind kind : kLayerKinds) {
     if (architecture.layers_of(kind) == 0) continue;
-    const LayerFlops flops = layer_flops(architecture, kind, tokens / 2);
+    const LayerFlops flops = layer_flops(architecture, kind, mean_context(architecture, kind, tokens));
     LayerCosts& layer = costs.of(kind);
     layer.forward = tokens * flops.forward / rate;
     layer.down_projection = tokens * flops.down_projection / rate;

@@ -12,13 +12,6 @@ namespace {
 // Of host memory, where a machine with tiers does not say: gathering rows is never what a step waits for.
 constexpr double kHostMemory = 100e9;
 
-// Keys that attention reads for a row, on average over a slot that is one document.
-double mean_context(const Architecture& architecture, double slot_tokens) {
-  const auto window = static_cast<double>(architecture.window);
-  if (window <= 0 || window >= slot_tokens) return slot_tokens / 2;
-  return window - window * window / (2 * slot_tokens);
-}
-
 LayerCosts layer_costs(const Architecture& a, LayerKind kind, double tokens, const Machine& machine) {
   const double rate = machine.tflops * 1e12;
   const auto hidden = static_cast<double>(a.hidden);
@@ -32,10 +25,12 @@ LayerCosts layer_costs(const Architecture& a, LayerKind kind, double tokens, con
   const Seconds down = 2 * ffn * hidden * tokens / rate;
   const Seconds core =
       (has_linear_attention(kind) ? 8 * 6 * static_cast<double>(a.linear.key_dim) * core_width
-                                  : 2 * 4 * core_width * mean_context(a, tokens)) *
+                                  : 2 * 4 * core_width * mean_context(a, kind, tokens)) *
       tokens / rate;
   // Norms, residuals and activations: bf16 elements read and written.
-  const Seconds elementwise = (12 * hidden + 6 * ffn) * 2 * tokens / (machine.device_memory * 1e9);
+  const double head_norm = a.query_key_norm && !has_linear_attention(kind) ? 2 * projected : 0;
+  const Seconds elementwise =
+      (12 * hidden + 6 * ffn + head_norm) * 2 * tokens / (machine.device_memory * 1e9);
   const Seconds products = in + out + up + down;
   LayerCosts costs;
   costs.forward = products + core + elementwise;

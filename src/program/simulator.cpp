@@ -151,7 +151,9 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
       break;
     }
     case OpKind::head_argmax:
-      return overhead + costs.of(LayerKind::attention).forward;
+      return overhead +
+             costs.of(program.layer_kinds.empty() ? LayerKind::attention : program.layer_kinds.front())
+                 .forward;
     case OpKind::decode_layer:
       return overhead + costs.of(program.kind_of(op)).forward;
     default:

@@ -56,7 +56,8 @@ struct Issue {
             .cosine = cosine,
             .sine = cosine + self.context_.position_rows * a.head_dim / 2,
             .workspace = at(OperandRole::workspace),
-            .workspace_bytes = size(OperandRole::workspace)};
+            .workspace_bytes = size(OperandRole::workspace),
+            .window = a.window_of(a.kind_of(op.layer))};
   }
 
   [[nodiscard]] HeadCall head_call() const {

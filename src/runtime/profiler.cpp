@@ -196,13 +196,9 @@ class Profiler {
     const auto slots = static_cast<double>(options_.micro_batch);
     const double vocab_share =
         static_cast<double>(sizes_.architecture.vocab) / static_cast<double>(sizes_.head.vocab);
-    Timed& forward = add(*compute_, [this] { this->forward(StashLevel::none); });
-    std::array<Timed*, kStashLevelCount> recompute{};
-    Timed& recompute_full = add(*compute_, [this] { this->recompute(StashLevel::none, true); });
-    for (const StashLevel level : {StashLevel::attention, StashLevel::mlp, StashLevel::none})
-      recompute[static_cast<std::size_t>(level)] =
-          &add(*compute_, [this, level] { this->recompute(level, false); });
-    Timed& backward = add(*compute_, [this] { this->backward(); });
+    std::vector<TimedLayer> layers;
+    for (const LayerKind kind : {LayerKind::attention, LayerKind::sliding_attention})
+      if (sizes_.architecture.layers_of(kind) > 0) layers.push_back(add_layer(kind));
     Timed& head = add(*compute_, [this] { this->head(true); });
     Timed& head_forward = add(*compute_, [this] { this->head(false); });
     Stream& leaves = unified() ? *compute_ : *d2h_;
@@ -231,16 +227,7 @@ class Profiler {
     costs.source = "measured";
     costs.machine = processor_name() + "; " + device_->description();
     costs.slot_tokens = options_.slot_tokens;
-    LayerCosts& layer = costs.of(LayerKind::attention);
-    layer.forward = of(forward) / slots;
-    for (const StashLevel level : kStashLevels)
-      if (level != StashLevel::all)
-        layer.recompute[static_cast<std::size_t>(level)] =
-            of(*recompute[static_cast<std::size_t>(level)]) / slots;
-    layer.down_projection =
-        std::max(0.0, of(recompute_full) - of(*recompute[static_cast<std::size_t>(StashLevel::none)])) /
-        slots;
-    layer.backward = of(backward) / slots;
+    for (const TimedLayer& layer : layers) costs.of(layer.kind) = costs_of(layer);
     costs.head = of(head) / slots * vocab_share;
     costs.head_forward = of(head_forward) / slots * vocab_share;
     costs.gather_embedding = of(gather) / slots;
@@ -266,6 +253,37 @@ class Profiler {
  private:
   [[nodiscard]] bool unified() const { return options_.device.memory_model == MemoryModel::unified; }
   static Seconds of(const Timed& timed) { return undisturbed(timed.seconds); }
+
+  // The operations of a layer of one kind.
+  struct TimedLayer {
+    LayerKind kind;
+    Timed *forward, *recompute_full, *backward;
+    std::array<Timed*, kStashLevelCount> recompute;  // null for StashLevel::all
+  };
+  TimedLayer add_layer(LayerKind kind) {
+    TimedLayer layer{
+        .kind = kind, .forward = nullptr, .recompute_full = nullptr, .backward = nullptr, .recompute = {}};
+    layer.forward = &add(*compute_, [this, kind] { this->forward(kind, StashLevel::none); });
+    layer.recompute_full = &add(*compute_, [this, kind] { this->recompute(kind, StashLevel::none, true); });
+    for (const StashLevel level : {StashLevel::attention, StashLevel::mlp, StashLevel::none})
+      layer.recompute[static_cast<std::size_t>(level)] =
+          &add(*compute_, [this, kind, level] { this->recompute(kind, level, false); });
+    layer.backward = &add(*compute_, [this, kind] { this->backward(kind); });
+    return layer;
+  }
+  [[nodiscard]] LayerCosts costs_of(const TimedLayer& layer) const {
+    const auto slots = static_cast<double>(options_.micro_batch);
+    LayerCosts costs;
+    costs.forward = of(*layer.forward) / slots;
+    for (const StashLevel level : kStashLevels)
+      if (level != StashLevel::all)
+        costs.recompute[static_cast<std::size_t>(level)] =
+            of(*layer.recompute[static_cast<std::size_t>(level)]) / slots;
+    const Seconds without = of(*layer.recompute[static_cast<std::size_t>(StashLevel::none)]);
+    costs.down_projection = std::max(0.0, of(*layer.recompute_full) - without) / slots;
+    costs.backward = of(*layer.backward) / slots;
+    return costs;
+  }
 
   Timed& add(Stream& stream, std::function<void()> issue) {
     timed_.push_back(std::make_unique<Timed>(Timed{&stream, std::move(issue), {}}));
@@ -295,7 +313,7 @@ class Profiler {
     }
   }
 
-  [[nodiscard]] LayerCall layer_call() const {
+  [[nodiscard]] LayerCall layer_call(LayerKind kind) const {
     return {.device = *device_,
             .stream = *compute_,
             .rows = sizes_.rows,
@@ -307,18 +325,19 @@ class Profiler {
             .cosine = b_.cosine,
             .sine = b_.cosine + options_.slot_tokens * sizes_.architecture.head_dim / 2,
             .workspace = b_.workspace,
-            .workspace_bytes = b_.workspace_size};
+            .workspace_bytes = b_.workspace_size,
+            .window = sizes_.architecture.window_of(kind)};
   }
-  void forward(StashLevel level) { layer_.forward(layer_call(), level, b_.stash, b_.y); }
+  void forward(LayerKind kind, StashLevel level) { layer_.forward(layer_call(kind), level, b_.stash, b_.y); }
   // What a stash of `level` lacks goes to `rest`; items of the stash were left there by forward(all) at
   // first.
-  void recompute(StashLevel level, bool full) {
-    layer_.recompute(layer_call(), level, b_.stash, b_.rest, full);
+  void recompute(LayerKind kind, StashLevel level, bool full) {
+    layer_.recompute(layer_call(kind), level, b_.stash, b_.rest, full);
   }
-  void backward() {
+  void backward(LayerKind kind) {
     const StashView items =
         stash_view(sizes_.architecture, options_.type, sizes_.rows, StashLevel::none, b_.stash, b_.rest);
-    layer_.backward(layer_call(), items, b_.gradient, b_.accumulator, true);
+    layer_.backward(layer_call(kind), items, b_.gradient, b_.accumulator, true);
   }
   void head(bool with_backward) {
     const HeadCall call{.device = *device_,
@@ -462,8 +481,8 @@ class Profiler {
     distinct_ = find_distinct(tokens(), std::nullopt, b_.distinct, b_.token_rows);
     fill(DataType::f32, reinterpret_cast<std::byte*>(b_.gradient_rows), distinct_ * a.hidden, 1e-3);
     fill(type, b_.embedding_gradient, sizes_.head.vocab * a.hidden, 1e-3);
-    forward(StashLevel::all);
-    recompute(StashLevel::none, false);
+    forward(LayerKind::attention, StashLevel::all);
+    recompute(LayerKind::attention, StashLevel::none, false);
     device_->synchronize(*compute_);
   }
 

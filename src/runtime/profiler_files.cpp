@@ -20,10 +20,18 @@ namespace {
 // Raised when kernels change so much that older measurements mislead.
 constexpr int kGeneration = 3;
 
+// Both kinds of layers are measured, where a model has both.
+std::string windows_text(const Architecture& a) {
+  if (a.layers_of(LayerKind::sliding_attention) == 0) return "";
+  return fmt::format("{} {} ", a.layers_of(LayerKind::attention) > 0 ? "full and window" : "window",
+                     a.window);
+}
+
 std::string key_text(const Architecture& a, const ProfileOptions& options) {
   const CpuDeviceOptions& device = options.device;
-  return fmt::format("{} | {} {} {} {} {} {} {} | {} {} {} | {} {} {} {} | {} | {}", kGeneration, a.hidden,
-                     a.heads, a.kv_heads, a.head_dim, a.ffn, a.vocab, a.attention_bias || a.mlp_bias,
+  return fmt::format("{} | {} {} {} {} {} {} {} {}{}| {} {} {} | {} {} {} {} | {} | {}", kGeneration,
+                     a.hidden, a.heads, a.kv_heads, a.head_dim, a.ffn, a.vocab,
+                     a.attention_bias || a.mlp_bias, a.query_key_norm ? "q/k norms " : "", windows_text(a),
                      size_of(options.type), options.slot_tokens, options.micro_batch,
                      to_string(device.memory_model), device.compute_threads, device.host_threads,
                      device.split_cores, cpu_instruction_set(), processor_name());
@@ -104,6 +112,12 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
            "{}: these costs are for slots of {} tokens, the run has {}; measure again with `lazytrain "
            "calibrate`",
            given->string(), costs.slot_tokens, options.slot_tokens);
+    for (const LayerKind kind : kLayerKinds)
+      if (architecture.layers_of(kind) > 0 && !(costs.of(kind).forward > 0))
+        fail(ExitCode::usage,
+             "{}: there are no costs of layers of the kind {}, which this model has; measure again with "
+             "`lazytrain calibrate`",
+             given->string(), to_string(kind));
     return costs;
   }
   // A thorough table is as good for a quick question.
@@ -126,8 +140,8 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
                  format_bytes(needed));
     return modelled;
   }
-  const Seconds layer =
-      modelled.of(LayerKind::attention).forward + modelled.of(LayerKind::attention).backward;
+  Seconds layer = 0;
+  for (const LayerCosts& costs : modelled.layers) layer = std::max(layer, costs.forward + costs.backward);
   if (layer > kLongestLayer) {
     log::warning(
         "one layer on {} tokens takes about {}, too long to be measured in passing: costs are modelled; "

@@ -7,7 +7,6 @@ namespace lazytrain {
 
 std::string costs_table(const CostTable& costs, const Architecture& architecture) {
   const auto tokens = static_cast<double>(costs.slot_tokens);
-  const LayerFlops flops = layer_flops(architecture, LayerKind::attention, tokens / 2);
   std::string text = fmt::format("costs ({}){}{}, slots of {} tokens\n", costs.source,
                                  costs.machine.empty() ? "" : ": ", costs.machine, costs.slot_tokens);
   const auto row = [&](const char* what, const std::string& value, const std::string& more = {}) {
@@ -18,14 +17,22 @@ std::string costs_table(const CostTable& costs, const Architecture& architecture
     return seconds > 0 ? fmt::format("{:.0f} GFLOP/s", floating_point_operations / seconds / 1e9)
                        : std::string();
   };
-  const LayerCosts& layer = costs.of(LayerKind::attention);
-  row("layer forward, a slot", milliseconds(layer.forward), rate(tokens * flops.forward, layer.forward));
-  row("layer backward", milliseconds(layer.backward), rate(2 * tokens * flops.forward, layer.backward));
-  for (const StashLevel level : kStashLevels)
-    if (level != StashLevel::all)
-      row(fmt::format("layer re-forward, stash {}", to_string(level)).c_str(),
-          milliseconds(layer.recompute[static_cast<std::size_t>(level)]));
-  row("down projection, which a re-forward may skip", milliseconds(layer.down_projection));
+  for (const LayerKind kind : kLayerKinds) {
+    const LayerCosts& layer = costs.of(kind);
+    if (architecture.layers_of(kind) == 0 || layer.forward <= 0) continue;
+    const LayerFlops flops = layer_flops(architecture, kind, mean_context(architecture, kind, tokens));
+    const std::string what =
+        kind == LayerKind::attention ? "layer" : fmt::format("layer of {}", to_string(kind));
+    row((what + " forward, a slot").c_str(), milliseconds(layer.forward),
+        rate(tokens * flops.forward, layer.forward));
+    row((what + " backward").c_str(), milliseconds(layer.backward),
+        rate(2 * tokens * flops.forward, layer.backward));
+    for (const StashLevel level : kStashLevels)
+      if (level != StashLevel::all)
+        row(fmt::format("{} re-forward, stash {}", what, to_string(level)).c_str(),
+            milliseconds(layer.recompute[static_cast<std::size_t>(level)]));
+    row("down projection, which a re-forward may skip", milliseconds(layer.down_projection));
+  }
   row("head with loss and backward, a slot", milliseconds(costs.head),
       rate(3 * tokens * head_flops(architecture), costs.head));
   row("head with loss", milliseconds(costs.head_forward),

@@ -11,7 +11,8 @@ namespace {
 
 // What layers/ computes; other layers can be planned, with modelled scratch.
 bool is_computed(const Architecture& a) {
-  return a.layers_of(LayerKind::attention) == a.layers && !a.query_key_norm && !a.attention_gate;
+  return a.layers_of(LayerKind::attention) + a.layers_of(LayerKind::sliding_attention) == a.layers &&
+         !a.attention_gate;
 }
 
 }  // namespace

@@ -79,6 +79,16 @@ std::uint64_t architecture_fingerprint(const ModelFolder& model) {
       fmt::format("{} {} {} {} {} {} {} {} {} {} {};", a.heads, a.kv_heads, a.head_dim, a.tied_head,
                   a.rms_epsilon, static_cast<int>(a.rope.kind), a.rope.theta, a.rope.factor,
                   a.rope.low_frequency_factor, a.rope.high_frequency_factor, a.rope.original_max_position);
+  // What the first versions did not know counts where it is set, so that their checkpoints stay valid.
+  if (a.rope.kind == RopeKind::yarn)
+    text += fmt::format("yarn {} {} {} {};", a.rope.beta_fast, a.rope.beta_slow, a.rope.whole_bounds,
+                        a.rope.attention_factor);
+  if (a.layers_of(LayerKind::sliding_attention) > 0) {
+    text += fmt::format("window {}", a.window);
+    for (std::int64_t layer = 0; layer < a.layers; ++layer)
+      if (a.window_of(a.kind_of(layer)) > 0) text += fmt::format(" {}", layer);
+    text += ";";
+  }
   for (const ParameterGroup& group : model.groups())
     for (const ParameterTensor& tensor : group.tensors)
       text += fmt::format("{}:{};", tensor.name, fmt::join(tensor.shape, "x"));

@@ -38,25 +38,30 @@ std::string refusal_without(const std::string& key) {
 }
 
 TEST(ConfigErrors, OtherModels) {
+  EXPECT_EQ(refusal("model_type", "qwen3_moe"),
+            ": model_type is \"qwen3_moe\"; such models can be planned but not trained yet, only models of "
+            "the types "
+            "llama, mistral, qwen2 and qwen3 can be trained");
   EXPECT_EQ(
-      refusal("model_type", "qwen3"),
-      ": model_type is \"qwen3\"; such models can be planned but not trained yet, only models of the type "
-      "'llama' can be trained");
-  EXPECT_EQ(refusal("model_type", "gpt2"),
-            ": model_type is \"gpt2\"; only models of the type 'llama' can be trained");
+      refusal("model_type", "gpt2"),
+      ": model_type is \"gpt2\"; only models of the types llama, mistral, qwen2 and qwen3 can be trained");
   EXPECT_EQ(refusal_without("model_type"),
             ": the key model_type is missing; is this the config.json of a language model?");
   EXPECT_EQ(refusal("architectures", Json::array({"LlamaForSequenceClassification"})),
-            ": architectures names \"LlamaForSequenceClassification\"; only LlamaForCausalLM can be trained");
+            ": architectures names \"LlamaForSequenceClassification\"; of models of the type llama only "
+            "LlamaForCausalLM can be trained");
   EXPECT_EQ(refusal("architectures", "LlamaForCausalLM"),
             ": architectures is \"LlamaForCausalLM\"; it must be a list of class names");
   EXPECT_EQ(refusal("hidden_act", "gelu"), ": hidden_act is \"gelu\"; only 'silu' can be trained");
   EXPECT_EQ(
       refusal("quantization_config", {{"bits", 4}}),
       ": quantization_config is set, so the weights are quantised; take the model's unquantised version");
-  EXPECT_EQ(refusal("sliding_window", 4096), ": sliding_window is 4096; only full attention can be trained");
-  EXPECT_EQ(refusal("layer_types", {"full_attention", "sliding_attention"}),
-            ": layer_types names \"sliding_attention\"; only \"full_attention\" can be trained");
+  EXPECT_EQ(refusal("sliding_window", 4096),
+            ": sliding_window is 4096; models of the type llama are trained without windows only");
+  EXPECT_EQ(
+      refusal("layer_types", {"full_attention", "sliding_attention"}),
+      ": layer_types names \"sliding_attention\", but there is no window: sliding_window is not set, or "
+      "use_sliding_window is not true, or models of the type llama have none");
   EXPECT_EQ(refusal("attention_dropout", 0.1),
             ": attention_dropout is 0.1; dropout cannot be trained, set it to 0");
 }
@@ -97,10 +102,17 @@ TEST(ConfigErrors, OtherValues) {
 }
 
 TEST(ConfigErrors, Rope) {
-  EXPECT_EQ(refusal("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
-            ": rope_scaling has the type \"linear\"; only 'default' and 'llama3' can be trained");
-  EXPECT_EQ(refusal("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}}),
-            ": rope_parameters has the type \"yarn\"; only 'default' and 'llama3' can be trained");
+  EXPECT_EQ(
+      refusal("rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}),
+      ": rope_scaling.type is \"longrope\"; only 'default', 'linear', 'dynamic', 'yarn' and 'llama3' can "
+      "be trained");
+  EXPECT_EQ(refusal("rope_parameters", {{"rope_type", "mrope"}}),
+            ": rope_parameters.rope_type is \"mrope\"; only 'default', 'linear', 'dynamic', 'yarn' and "
+            "'llama3' can be trained");
+  EXPECT_EQ(refusal("rope_scaling", {{"type", "linear"}}),
+            ": the key rope_scaling.factor is missing; add it as the model's authors published it");
+  EXPECT_EQ(refusal("rope_scaling", {{"type", "yarn"}, {"factor", 4.0}, {"beta_fast", 1}, {"beta_slow", 2}}),
+            ": rope_scaling.beta_fast is 1; it must be above beta_slow, which is 2");
   EXPECT_EQ(refusal("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}),
             ": the key rope_scaling.low_freq_factor is missing; add it as the model's authors published it");
   EXPECT_EQ(refusal("rope_scaling", {{"rope_type", "llama3"},
@@ -120,7 +132,15 @@ TEST(ConfigErrors, Rope) {
             ": rope_theta is 100000 but rope_parameters.rope_theta is 10000; keep the right one of the two");
   EXPECT_EQ(
       refusal("rope_parameters", {{"full_attention", {{"rope_theta", 10000.0}}}}),
-      ": rope_parameters.full_attention is an object; rotary settings per layer type cannot be trained");
+      ": rope_theta is 100000 but rope_parameters.full_attention.rope_theta is 10000; keep the right one "
+      "of the two");
+  EXPECT_EQ(
+      refusal("rope_parameters", {{"full_attention", {{"rope_type", "default"}}},
+                                  {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}}),
+      ": rope_parameters.full_attention and rope_parameters.sliding_attention differ; rotary settings of "
+      "their own for layer types cannot be trained");
+  EXPECT_EQ(refusal("rope_parameters", {{"full_attention", {{"rope_type", "default"}}}, {"factor", 2.0}}),
+            ": rope_parameters.factor stands beside the settings of layer types; keep one of the two");
   EXPECT_EQ(refusal("partial_rotary_factor", 0.5),
             ": partial_rotary_factor is 0.5; only models that rotate whole heads (1.0) can be trained");
   Json both = small_config();

@@ -96,7 +96,8 @@ TEST(ModelFolder, GroupsHoldTheStoredValuesAndZerosBetween) {
 }
 
 TEST(ModelFolder, GoldensAreExportedByteForByte) {
-  for (const char* name : {"llama-gqa-tied", "llama-untied-bias", "llama3-rope"}) {
+  for (const char* name :
+       {"llama-gqa-tied", "llama-untied-bias", "llama3-rope", "qwen2", "qwen2-sliding", "qwen3"}) {
     const TemporaryFolder out;
     const ModelFolder model(golden_folder(name));
     export_unchanged(model, out.path() / "a" / "b");

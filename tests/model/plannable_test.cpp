@@ -75,14 +75,28 @@ TEST(PlannableModels, ExpertsAreInTheLayersThatTheConfigNames) {
   EXPECT_EQ(a.mlp_width(LayerKind::attention_experts), 8 * 768);
 }
 
-TEST(PlannableModels, WindowsCountWhereAllLayersHaveThem) {
-  EXPECT_EQ(planned("mistral-7b-v0.1").window, 4096);
-  EXPECT_EQ(planned("qwen2.5-7b").window, 0);  // use_sliding_window is false
+TEST(PlannableModels, WindowsStandInTheLayersThatHaveThem) {
+  const Architecture mistral = planned("mistral-7b-v0.1");
+  EXPECT_EQ(mistral.layers_of(LayerKind::sliding_attention), 32);
+  EXPECT_EQ(mistral.window_of(LayerKind::sliding_attention), 4096);
+  EXPECT_EQ(planned("qwen2.5-7b").layers_of(LayerKind::sliding_attention), 0);  // use_sliding_window is false
   Json config = example_config("qwen2.5-7b");
   config["use_sliding_window"] = true;
-  EXPECT_EQ(architecture_of(config, "c", Purpose::plan).window, 0);  // from layer 28 of 28 on
-  config["max_window_layers"] = 0;
-  EXPECT_EQ(architecture_of(config, "c", Purpose::plan).window, 131072);
+  const auto windowed = [&] {
+    return architecture_of(config, "c", Purpose::plan).layers_of(LayerKind::sliding_attention);
+  };
+  EXPECT_EQ(windowed(), 0);  // from layer 28 of 28 on
+  config["max_window_layers"] = 20;
+  EXPECT_EQ(windowed(), 8);
+  const Architecture qwen2 = architecture_of(config, "c", Purpose::plan);
+  EXPECT_EQ(qwen2.kind_of(19), LayerKind::attention);
+  EXPECT_EQ(qwen2.kind_of(20), LayerKind::sliding_attention);
+  EXPECT_EQ(qwen2.window, 131072);
+  config["layer_types"] =
+      std::vector<std::string>(28, "full_attention");  // which count, where they are there
+  config["layer_types"][3] = "sliding_attention";
+  EXPECT_EQ(windowed(), 1);
+  EXPECT_EQ(architecture_of(config, "c", Purpose::plan).kind_of(3), LayerKind::sliding_attention);
 }
 
 TEST(PlannableModels, BiasesStandWhereTheFamilyHasThem) {
@@ -103,13 +117,13 @@ std::string refusal(const Json& config, Purpose purpose = Purpose::plan) {
 }
 
 TEST(PlannableModels, AreRefusedForTrainingInOneSentence) {
-  EXPECT_EQ(refusal(example_config("qwen2.5-3b"), Purpose::train),
-            "c: model_type is \"qwen2\"; such models can be planned but not trained yet, only models of the "
-            "type 'llama' can be trained");
+  EXPECT_EQ(refusal(example_config("qwen3-30b-a3b"), Purpose::train),
+            "c: model_type is \"qwen3_moe\"; such models can be planned but not trained yet, only models of "
+            "the types llama, mistral, qwen2 and qwen3 can be trained");
   EXPECT_EQ(
       refusal(example_config("qwen3.6-27b"), Purpose::train),
       "c: model_type is \"qwen3_5_text\"; such models can be planned but not trained yet, only models of "
-      "the type 'llama' can be trained");
+      "the types llama, mistral, qwen2 and qwen3 can be trained");
   EXPECT_EQ(refusal(example_config("llama-3.1-8b"), Purpose::train), "accepted");
 }
 
@@ -135,6 +149,14 @@ TEST(PlannableModels, WhatCannotBePlannedIsNamed) {
       "be planned");
   EXPECT_EQ(changed("qwen3-8b", "layer_types", Json(std::vector<std::string>(36, "linear_attention"))),
             "c: layer_types names \"linear_attention\", which models of the type qwen3 do not have");
+  EXPECT_EQ(
+      changed("qwen3-8b", "layer_types", Json(std::vector<std::string>(36, "sliding_attention"))),
+      "c: layer_types names \"sliding_attention\", but there is no window: sliding_window is not set, or "
+      "use_sliding_window is not true, or models of the type qwen3 have none");
+  EXPECT_EQ(
+      changed("mistral-7b-v0.1", "layer_types", Json(std::vector<std::string>(32, "full_attention"))),
+      "c: layer_types names \"full_attention\", but with sliding_window set all layers of models of the "
+      "type mistral have the window");
   EXPECT_EQ(changed("qwen3.6-27b", "linear_num_value_heads", 40),
             "c: text_config.linear_num_value_heads is 40, which linear_num_key_heads, 16, does not divide");
   EXPECT_EQ(

@@ -38,7 +38,7 @@ TEST_P(StepAllocations, AreSmall) {
   // oneDNN's fp32 kernels of these processors allocate their packing buffers themselves.
   if (cpu_instruction_set().find("AVX-512") == std::string::npos)
     GTEST_SKIP() << "oneDNN allocates in every product on " << cpu_instruction_set();
-  const Architecture architecture = tiny_architecture(true, 4);
+  const Architecture architecture = wide_architecture(true, 4);
   const BatchGeometry batch{.slots = 4, .slot_tokens = 128, .micro_batch = 2};
   const SessionOptions options{.type = DataType::bf16,
                                .device = {.memory_model = GetParam(),

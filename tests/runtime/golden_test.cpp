@@ -28,7 +28,22 @@ struct Worst {
   }
 };
 
+std::string case_name(const std::tuple<std::string, std::string>& given) {
+  std::string text = std::get<0>(given) + "_" + std::get<1>(given);
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
 class Golden : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+// The same weights under the spelling of config.json that published checkpoints of the time have.
+class LegacySpelling : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(LegacySpelling, MeansTheSameModel) {
+  const std::filesystem::path folder = goldens() / GetParam();
+  EXPECT_EQ(read_architecture(folder / "config.json"), read_architecture(folder / "config.legacy.json"));
+  std::printf("  %-18s config.json and config.legacy.json describe the same model\n", GetParam().c_str());
+}
 
 TEST_P(Golden, HiddenStatesAndLogits) {
   const auto& [name, variant] = GetParam();
@@ -79,11 +94,12 @@ INSTANTIATE_TEST_SUITE_P(Llama, Golden,
                          ::testing::Combine(::testing::Values("llama-gqa-tied", "llama-untied-bias",
                                                               "llama3-rope"),
                                             ::testing::Values("a", "b")),
-                         [](const auto& test) {
-                           std::string text = std::get<0>(test.param) + "_" + std::get<1>(test.param);
-                           std::replace(text.begin(), text.end(), '-', '_');
-                           return text;
-                         });
+                         [](const auto& test) { return case_name(test.param); });
+INSTANTIATE_TEST_SUITE_P(Qwen, LegacySpelling, ::testing::Values("qwen2", "qwen2-sliding", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(Qwen, Golden,
+                         ::testing::Combine(::testing::Values("qwen2", "qwen2-sliding", "qwen3"),
+                                            ::testing::Values("a", "b")),
+                         [](const auto& test) { return case_name(test.param); });
 
 TEST(GoldenTrajectory, FiveAdamWSteps) {
   const std::filesystem::path base = goldens() / "llama-gqa-tied",

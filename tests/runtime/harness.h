@@ -33,6 +33,10 @@ Tokens random_tokens(std::int64_t slots, std::int64_t slot_tokens, std::int64_t 
 // The model of the tests that are about plans: `layers` layers of hidden size 64, grouped-query attention.
 Architecture tiny_architecture(bool tied_head, std::int64_t layers = 5);
 
+// The same with what Qwen3 has beside it: query and key norms, heads whose width is their own, yarn, and
+// windows of 11 tokens in three of every five layers.
+Architecture wide_architecture(bool tied_head, std::int64_t layers = 5);
+
 // Every boundary kept on the device, the given stash level everywhere.
 Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch,
                  StashLevel level = StashLevel::none);

@@ -73,6 +73,23 @@ Architecture tiny_architecture(bool tied_head, std::int64_t layers) {
   return architecture;
 }
 
+Architecture wide_architecture(bool tied_head, std::int64_t layers) {
+  Architecture architecture = tiny_architecture(tied_head, layers);
+  architecture.model_type = "qwen3";
+  architecture.head_dim = 24;
+  architecture.query_key_norm = true;
+  architecture.window = 11;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    architecture.kinds.push_back(layer % 5 == 0 || layer % 5 == 3 ? LayerKind::attention
+                                                                  : LayerKind::sliding_attention);
+  architecture.rope = {.kind = RopeKind::yarn,
+                       .theta = 1e6,
+                       .factor = 4,
+                       .original_max_position = 512,
+                       .attention_factor = 1.1386294361119891};
+  return architecture;
+}
+
 Plan simple_plan(const Architecture& architecture, const BatchGeometry& batch, StashLevel level) {
   Plan plan;
   plan.policy = "test";

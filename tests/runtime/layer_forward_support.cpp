@@ -56,7 +56,8 @@ class ForwardRun {
                      .cosine = cosine_,
                      .sine = sine_,
                      .workspace = scratch,
-                     .workspace_bytes = workspace},
+                     .workspace_bytes = workspace,
+                     .window = architecture_.window_of(architecture_.kind_of(l))},
                     StashLevel::none, nullptr, y);
       result.hidden.push_back(floats(y, rows_ * width));
       x = y;

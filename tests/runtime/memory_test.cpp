@@ -58,12 +58,14 @@ struct Setting {
   bool tied;
   MemoryModel model;
   bool resident = false;  // the layers but the first
+  bool wide = false;      // wide_architecture()
 };
 
 class PlannedMemory : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(PlannedMemory, IsTouchedToTheByteAndNotBeyond) {
-  const Architecture architecture = tiny_architecture(GetParam().tied, 4);
+  const Architecture architecture =
+      GetParam().wide ? wide_architecture(GetParam().tied, 4) : tiny_architecture(GetParam().tied, 4);
   SessionOptions options = debug_options(GetParam().model);
   if (GetParam().resident) {
     options.homes.resize(6);
@@ -91,10 +93,12 @@ INSTANTIATE_TEST_SUITE_P(
     Tiny, PlannedMemory,
     ::testing::Values(Setting{true, MemoryModel::unified}, Setting{true, MemoryModel::emulated},
                       Setting{false, MemoryModel::unified}, Setting{false, MemoryModel::emulated},
-                      Setting{true, MemoryModel::emulated, true}),
+                      Setting{true, MemoryModel::emulated, true},
+                      Setting{true, MemoryModel::emulated, false, true},
+                      Setting{false, MemoryModel::unified, false, true}),
     [](const auto& test) {
-      return fmt::format("{}_{}{}", test.param.tied ? "tied" : "untied", to_string(test.param.model),
-                         test.param.resident ? "_resident" : "");
+      return fmt::format("{}_{}{}{}", test.param.tied ? "tied" : "untied", to_string(test.param.model),
+                         test.param.resident ? "_resident" : "", test.param.wide ? "_wide" : "");
     });
 
 #if defined(__SANITIZE_ADDRESS__)

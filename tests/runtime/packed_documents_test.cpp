@@ -155,7 +155,8 @@ TEST_P(PackedDocuments, DoNotSeeTheirNeighbours) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, PackedDocuments,
-                         ::testing::Values("llama-gqa-tied", "llama-untied-bias", "llama3-rope"),
+                         ::testing::Values("llama-gqa-tied", "llama-untied-bias", "llama3-rope", "qwen2",
+                                           "qwen2-sliding", "qwen3"),
                          [](const auto& test) {
                            std::string text = test.param;
                            std::replace(text.begin(), text.end(), '-', '_');

@@ -65,6 +65,7 @@ struct Setting {
   MemoryModel model;
   int threads;
   Homes homes = Homes::host;
+  bool wide = false;  // wide_architecture()
 };
 
 std::vector<GroupPlan> homes_of(Homes homes, std::int64_t layers) {
@@ -80,12 +81,23 @@ std::vector<GroupPlan> homes_of(Homes homes, std::int64_t layers) {
   return result;
 }
 
+std::string setting_name(const Setting& setting) {
+  const char* homes = setting.homes == Homes::host                  ? ""
+                      : setting.homes == Homes::some_states_on_disk ? "_some_states_on_disk"
+                      : setting.homes == Homes::gradients_on_disk   ? "_gradients_on_disk"
+                      : setting.homes == Homes::everything_on_disk  ? "_everything_on_disk"
+                                                                    : "_resident_and_on_disk";
+  return fmt::format("{}_{}_{}_threads{}", setting.tied ? "tied" : "untied", to_string(setting.model),
+                     setting.threads, homes);
+}
+
 class PlanInvariance : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(PlanInvariance, EveryPlanGivesTheSameBits) {
   const Setting setting = GetParam();
   if (!thorough() && !setting.tied && setting.threads == 1) GTEST_SKIP() << "LAZYTRAIN_THOROUGH is not set";
-  const Architecture architecture = tiny_architecture(setting.tied);
+  const Architecture architecture =
+      setting.wide ? wide_architecture(setting.tied) : tiny_architecture(setting.tied);
   const std::vector<Tokens> batches = five_batches(architecture);
   const RunResult expected = reference_run(architecture);
   ASSERT_GT(expected.norms.back(), 0);
@@ -133,15 +145,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{false, MemoryModel::emulated, 4, Homes::everything_on_disk},
                       Setting{true, MemoryModel::emulated, 2, Homes::resident_and_on_disk},
                       Setting{false, MemoryModel::emulated, 2, Homes::resident_and_on_disk}),
-    [](const auto& test) {
-      const char* homes = test.param.homes == Homes::host                  ? ""
-                          : test.param.homes == Homes::some_states_on_disk ? "_some_states_on_disk"
-                          : test.param.homes == Homes::gradients_on_disk   ? "_gradients_on_disk"
-                          : test.param.homes == Homes::everything_on_disk  ? "_everything_on_disk"
-                                                                           : "_resident_and_on_disk";
-      return fmt::format("{}_{}_{}_threads{}", test.param.tied ? "tied" : "untied",
-                         to_string(test.param.model), test.param.threads, homes);
-    });
+    [](const auto& test) { return setting_name(test.param); });
 
+INSTANTIATE_TEST_SUITE_P(
+    Wide, PlanInvariance,
+    ::testing::Values(Setting{true, MemoryModel::unified, 1, Homes::host, true},
+                      Setting{false, MemoryModel::emulated, 2, Homes::host, true},
+                      Setting{true, MemoryModel::emulated, 4, Homes::everything_on_disk, true},
+                      Setting{false, MemoryModel::emulated, 3, Homes::resident_and_on_disk, true}),
+    [](const auto& test) { return setting_name(test.param); });
 }  // namespace
 }  // namespace lazytrain::test

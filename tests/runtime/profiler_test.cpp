@@ -75,6 +75,31 @@ void expect_filled(const CostTable& costs) {
   EXPECT_GT(costs.copy_d2h, 0);
 }
 
+// Layers with and without a window have costs of their own; where all have one, there are no others.
+TEST_F(Profiler, MeasuresLayersWithWindowsApart) {
+  Architecture both = tiny();
+  both.window = 8;
+  both.query_key_norm = true;
+  both.kinds = {LayerKind::attention, LayerKind::sliding_attention};
+  const CostTable costs = measure_costs(both, quick());
+  expect_filled(costs);
+  EXPECT_GT(costs.of(LayerKind::sliding_attention).forward, 0);
+  EXPECT_GT(costs.of(LayerKind::sliding_attention).backward, 0);
+  both.kinds = {LayerKind::sliding_attention, LayerKind::sliding_attention};
+  const CostTable windows = measure_costs(both, quick());
+  EXPECT_EQ(windows.of(LayerKind::attention).forward, 0);
+  EXPECT_GT(windows.of(LayerKind::sliding_attention).forward, 0);
+  EXPECT_NE(cost_file(both, quick()), cost_file(tiny(), quick()));
+  const std::filesystem::path file = folder_ / "windows.json";
+  write_cost_table(file, windows);
+  try {
+    load_or_measure(tiny(), quick(), file);
+    ADD_FAILURE() << "a table without the model's layers was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("there are no costs of layers of the kind attention"));
+  }
+}
+
 TEST_F(Profiler, FillsTheTableOfAUnifiedMachine) {
   expect_filled(measure_costs(tiny(), quick()));
   ProfileOptions fp32 = quick();
