@@ -130,16 +130,16 @@ struct TensorEntry {
 };
 
 GgufType checked_type(std::uint32_t number, const std::string& what, const std::string& where) {
-  for (const GgufType type :
-       {GgufType::f32, GgufType::f16, GgufType::bf16, GgufType::q4_0, GgufType::q4_1, GgufType::q8_0}) {
+  std::string read;
+  for (const GgufType type : kGgufTypes) {
     if (number == static_cast<std::uint32_t>(type)) return type;
+    if (!read.empty()) read += type == *std::rbegin(kGgufTypes) ? " and " : ", ";
+    read += to_string(type);
   }
   const std::string name = number < kTensorTypes.size() && kTensorTypes[number][0] != '\0'
                                ? kTensorTypes[number]
                                : fmt::format("unknown (number {})", number);
-  fail(kCode,
-       "{}: {} has the type {}, which is not read; F32, F16, BF16, Q4_0, Q4_1 and Q8_0 are: get one of these",
-       where, what, name);
+  fail(kCode, "{}: {} has the type {}, which is not read; {} are: get one of these", where, what, name, read);
 }
 
 TensorEntry read_tensor_entry(Cursor& cursor, const std::string& where) {

@@ -25,7 +25,22 @@
 namespace lazytrain {
 
 // The element types that are read, with ggml's numbers. A file that holds any other is refused by that name.
-enum class GgufType : std::uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q8_0 = 8, bf16 = 30 };
+enum class GgufType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  bf16 = 30
+};
+inline constexpr GgufType kGgufTypes[] = {GgufType::f32,  GgufType::f16,  GgufType::bf16, GgufType::q4_0,
+                                          GgufType::q4_1, GgufType::q5_0, GgufType::q5_1, GgufType::q8_0,
+                                          GgufType::q4_k, GgufType::q5_k, GgufType::q6_k};
 
 [[nodiscard]] const char* to_string(GgufType type);
 

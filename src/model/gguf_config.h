@@ -1,4 +1,4 @@
-// The settings of a GGUF file of the llama architecture as a Hugging Face config.json.
+// The settings of a GGUF file of the llama, qwen2 or qwen3 architecture as a Hugging Face config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,8 +7,12 @@
 
 namespace lazytrain {
 
-// Sizes from the llama.* keys, the vocabulary from the token list, tied head and biases from the tensors that
-// are there. Other architectures, experts, scaled or partial rotation are refused by name.
+// "block_count" -> "qwen3.block_count": keys stand under the architecture's name.
+std::string gguf_key(const Gguf& file, const std::string& name);
+
+// Sizes from the architecture's keys, the vocabulary from the token list, tied head and biases from the
+// tensors that are there; rotation plain, linear, yarn or llama3's. Other architectures, experts, other
+// scaling and partial rotation are refused by name.
 nlohmann::ordered_json gguf_config(const Gguf& file);
 
 // Special tokens by their role; generation stops at any of `eos`. Ids are checked against the token list.

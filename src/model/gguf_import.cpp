@@ -1,8 +1,8 @@
 // A GGUF file becomes a Hugging Face folder: settings, tokenizer, and the weights in bf16.
 //
-// llama.cpp rotates neighbouring pairs of a head's channels, Hugging Face rotates channel i with i + head_dim
-// / 2; converters reorder the rows of q and k to match: row 2 j + p of a head (p = 0, 1) was row p head_dim /
-// 2 + j.
+// Of the llama architecture llama.cpp rotates neighbouring pairs of a head's channels, Hugging Face rotates
+// channel i with i + head_dim / 2; converters reorder the rows of q and k to match: row 2 j + p of a head (p
+// = 0, 1) was row p head_dim / 2 + j. Of qwen2 and qwen3 both rotate as Hugging Face does, and rows stay.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +41,7 @@ std::string gguf_name(const std::string& name) {
   static constexpr std::pair<std::string_view, std::string_view> kParts[] = {
       {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
       {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.q_norm", "attn_q_norm"}, {"self_attn.k_norm", "attn_k_norm"},
       {"self_attn.o_proj", "attn_output"}, {"post_attention_layernorm", "ffn_norm"},
       {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"}};
@@ -52,12 +53,13 @@ std::string gguf_name(const std::string& name) {
   const std::size_t suffix = name.rfind('.');
   const std::string_view part = std::string_view(name).substr(after_layer + 1, suffix - after_layer - 1);
   const auto* found = std::ranges::find(kParts, part, &std::pair<std::string_view, std::string_view>::first);
-  check(found != std::end(kParts), "a tensor name of the llama architecture");
+  check(found != std::end(kParts), "a tensor name of an imported architecture");
   return "blk." + name.substr(prefix.size(), after_layer - prefix.size()) + "." + std::string(found->second) +
          name.substr(suffix);
 }
 
-bool is_rotated(const std::string& name) {
+bool is_reordered(const Architecture& architecture, const std::string& name) {
+  if (architecture.model_type != "llama") return false;
   return name.find(".q_proj.") != std::string::npos || name.find(".k_proj.") != std::string::npos;
 }
 
@@ -79,15 +81,16 @@ std::map<std::string, Source> find_sources(const Gguf& file, const Architecture&
              where, found->name, format_shape(found->shape), format_shape(wanted.shape));
       }
       used.insert(found->name);
-      sources[wanted.name] = {.tensor = found,
-                              .paired_rows = is_rotated(wanted.name) ? architecture.head_dim : 0};
+      sources[wanted.name] = {
+          .tensor = found,
+          .paired_rows = is_reordered(architecture, wanted.name) ? architecture.head_dim : 0};
       infos.push_back({.name = wanted.name, .type = TensorType::bf16, .shape = wanted.shape});
     }
   }
   for (const GgufTensor& tensor : file.tensors()) {
     if (!used.contains(tensor.name)) {
-      fail(ExitCode::model_file, "{}: tensor {} is not part of a llama model; it would be lost", where,
-           in_quotes(tensor.name));
+      fail(ExitCode::model_file, "{}: tensor {} is not part of a {} model; it would be lost", where,
+           in_quotes(tensor.name), architecture.model_type);
     }
   }
   return sources;

@@ -244,7 +244,7 @@ void write_gguf_tokenizer(const Gguf& file, const std::filesystem::path& folder)
   }
   settings["add_prefix_space"] = false;
   settings["clean_up_tokenization_spaces"] = false;
-  settings["model_max_length"] = file.get_i64("llama.context_length");
+  settings["model_max_length"] = file.get_i64(gguf_key(file, "context_length"));
   // The class that takes tokenizer.json as it stands.
   settings["tokenizer_class"] = "PreTrainedTokenizerFast";
   write_json(folder / "tokenizer_config.json", settings);

@@ -52,8 +52,8 @@ class ModelFolder {
   std::unique_ptr<Impl> impl_;
 };
 
-// lazytrain import model.gguf --out DIR: a Hugging Face folder from a GGUF file of the llama architecture:
-// config.json, model.safetensors in bf16 with the q/k row order of GGUF undone, tokenizer.json,
+// lazytrain import model.gguf --out DIR: a Hugging Face folder from a GGUF file of the llama, qwen2 or qwen3
+// architecture: config.json, model.safetensors in bf16 with the q/k row order of GGUF undone, tokenizer.json,
 // tokenizer_config.json with the chat template, generation_config.json, special_tokens_map.json.
 // `out` must be empty or absent; nothing is left there on failure. `progress(done, total)` in bytes.
 void import_gguf(const std::filesystem::path& gguf, const std::filesystem::path& out,

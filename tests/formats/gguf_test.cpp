@@ -200,6 +200,99 @@ TEST(GgufTypes, Q8_0IsScaleTimesSignedByte) {
   EXPECT_EQ(values[31], 7.5f);
 }
 
+// Fifth bits: values 1 and 20 have one (bits 1 and 20: 0x00100002).
+TEST(GgufTypes, Q5_0IsScaleTimesFiveBitsMinusSixteen) {
+  const auto values =
+      values_of(std::string("\x00\x38", 2) + std::string("\x02\x00\x10\x00", 4) + ramp_nibbles(), {32}, 6);
+  EXPECT_EQ(values[0], -8.f);    // (0 - 16) * 0.5
+  EXPECT_EQ(values[1], 0.5f);    // (1 + 16 - 16) * 0.5
+  EXPECT_EQ(values[15], -0.5f);  // (15 - 16) * 0.5
+  EXPECT_EQ(values[16], -0.5f);  // high nibble of byte 0: 15
+  EXPECT_EQ(values[20], 5.5f);   // high nibble of byte 4: 11; (11 + 16 - 16) * 0.5
+  EXPECT_EQ(values[31], -8.f);
+}
+
+TEST(GgufTypes, Q5_1IsScaleTimesFiveBitsPlusMinimum) {
+  const auto values = values_of(
+      std::string("\x00\x38\x00\xC0", 4) + std::string("\x02\x00\x10\x00", 4) + ramp_nibbles(), {32}, 7);
+  EXPECT_EQ(values[0], -2.f);
+  EXPECT_EQ(values[1], 6.5f);    // (1 + 16) * 0.5 - 2
+  EXPECT_EQ(values[15], 5.5f);   // 15 * 0.5 - 2
+  EXPECT_EQ(values[20], 11.5f);  // (11 + 16) * 0.5 - 2
+  EXPECT_EQ(values[31], -2.f);
+}
+
+// Eight scales 1, 2, 3, 4, 17, 34, 51, 63 and minimums 5, 6, 7, 8, 32, 49, 1, 62 as six bits in twelve bytes:
+// bytes 0-3 the first scales, with the upper two bits of scales 4-7 (1, 2, 3, 3) on top; bytes 4-7 the first
+// minimums, with those of minimums 4-7 (2, 3, 0, 3); bytes 8-11 the lower four bits of both.
+std::string packed_scales() {
+  return {static_cast<char>(1 | 1 << 6),       static_cast<char>(2 | 2 << 6),
+          static_cast<char>(3 | 3 << 6),       static_cast<char>(4 | 3 << 6),
+          static_cast<char>(5 | 2 << 6),       static_cast<char>(6 | 3 << 6),
+          static_cast<char>(7 | 0 << 6),       static_cast<char>(8 | 3 << 6),
+          static_cast<char>(17 % 16 | 0 << 4), static_cast<char>(34 % 16 | 1 << 4),
+          static_cast<char>(51 % 16 | 1 << 4), static_cast<char>(63 % 16 | 14 << 4)};
+}
+
+// 128 bytes of nibbles: byte i has low i mod 16 and high 15 - i mod 16.
+std::string ramp_of_128() {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += ramp_nibbles();
+  return bytes;
+}
+
+// Scale 0.5, minimum 2 (0x4000). Sub-block s has low nibbles where s is even and high ones where it is odd,
+// of the 32 bytes from s / 2 * 32 on.
+TEST(GgufTypes, Q4_KScalesEachSubBlock) {
+  const auto values =
+      values_of(std::string("\x00\x38\x00\x40", 4) + packed_scales() + ramp_of_128(), {256}, 12);
+  EXPECT_EQ(values[0], -10.f);         // 0.5 * 1 * 0 - 2 * 5
+  EXPECT_EQ(values[3], -8.5f);         // 0.5 * 1 * 3 - 10
+  EXPECT_EQ(values[32], 3.f);          // 0.5 * 2 * 15 - 2 * 6
+  EXPECT_EQ(values[64 + 2], -11.f);    // 0.5 * 3 * 2 - 2 * 7
+  EXPECT_EQ(values[96 + 15], -16.f);   // 0.5 * 4 * 0 - 2 * 8
+  EXPECT_EQ(values[128 + 1], -55.5f);  // 0.5 * 17 * 1 - 2 * 32
+  EXPECT_EQ(values[160 + 5], 72.f);    // 0.5 * 34 * 10 - 2 * 49
+  EXPECT_EQ(values[192 + 16], -2.f);   // 0.5 * 51 * 0 - 2 * 1
+  EXPECT_EQ(values[255], -124.f);      // 0.5 * 63 * 0 - 2 * 62
+}
+
+// The fifth bits: byte i of 32 has the bit of sub-block s at s. Byte 0 is 0x81 (sub-blocks 0 and 7), byte 5
+// 0x20 (sub-block 5), the others 0.
+TEST(GgufTypes, Q5_KAddsAFifthBit) {
+  std::string fifth(32, '\0');
+  fifth[0] = static_cast<char>(0x81);
+  fifth[5] = 0x20;
+  const auto values =
+      values_of(std::string("\x00\x38\x00\x40", 4) + packed_scales() + fifth + ramp_of_128(), {256}, 13);
+  EXPECT_EQ(values[0], -2.f);          // 0.5 * 1 * 16 - 2 * 5
+  EXPECT_EQ(values[3], -8.5f);         // as before
+  EXPECT_EQ(values[128], -64.f);       // 0.5 * 17 * 0 - 2 * 32
+  EXPECT_EQ(values[160 + 5], 344.f);   // 0.5 * 34 * 26 - 2 * 49
+  EXPECT_EQ(values[192 + 5], 125.5f);  // 0.5 * 51 * 5 - 2 * 1
+  EXPECT_EQ(values[224], 852.5f);      // 0.5 * 63 * 31 - 2 * 62
+}
+
+// Lower bits as above. Upper pairs: byte 0 of the first half is 0xE4: 0, 1, 2, 3 for values 0, 32, 64, 96;
+// byte 1 of the second half 0x03: 3 for value 129; all others 0. Scales 1 to 16, the ninth -9; scale of all
+// 0.5.
+TEST(GgufTypes, Q6_KIsSixBitsMinus32) {
+  std::string upper(64, '\0'), scales;
+  upper[0] = static_cast<char>(0xE4);
+  upper[33] = 0x03;
+  for (int i = 1; i <= 16; ++i) scales += static_cast<char>(i == 9 ? -9 : i);
+  const auto values = values_of(ramp_of_128() + upper + scales + std::string("\x00\x38", 2), {256}, 14);
+  EXPECT_EQ(values[0], -16.f);     // 0.5 * 1 * (0 - 32)
+  EXPECT_EQ(values[1], -15.5f);    // 0.5 * 1 * (1 - 32)
+  EXPECT_EQ(values[16], -32.f);    // 0.5 * 2 * (0 - 32)
+  EXPECT_EQ(values[32], -24.f);    // 0.5 * 3 * (0 + 16 - 32)
+  EXPECT_EQ(values[64], 37.5f);    // high nibble 15: 0.5 * 5 * (15 + 32 - 32)
+  EXPECT_EQ(values[96], 108.5f);   // 0.5 * 7 * (15 + 48 - 32)
+  EXPECT_EQ(values[128], 144.f);   // 0.5 * -9 * (0 - 32)
+  EXPECT_EQ(values[129], -76.5f);  // 0.5 * -9 * (1 + 48 - 32)
+  EXPECT_EQ(values[255], -256.f);  // 0.5 * 16 * (0 - 32)
+}
+
 TEST(GgufTypes, RowsCanBeTakenOneByOne) {
   const TemporaryFolder folder;
   std::string payload;
@@ -217,9 +310,11 @@ TEST(GgufTypes, OthersAreRefusedByName) {
   const auto with_type = [](std::uint32_t type) {
     return file_of({}, {tensor("w", {256}, type, 0)}, std::string(2048, 0));
   };
-  expect_refused("tensor 'w' has the type Q6_K, which is not read; F32, F16, BF16, Q4_0, Q4_1 and Q8_0 are",
-                 with_type(14));
-  expect_refused("Q4_K", with_type(12));
+  expect_refused(
+      "tensor 'w' has the type Q2_K, which is not read; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, "
+      "Q5_K and Q6_K are: get one of these",
+      with_type(10));
+  expect_refused("Q3_K", with_type(11));
   expect_refused("MXFP4", with_type(39));
   expect_refused("unknown (number 4)", with_type(4));
   expect_refused("unknown (number 1000)", with_type(1000));
