@@ -207,6 +207,35 @@ bool is_word(char32_t c) {
   }
 }
 
+bool is_cased(char32_t c) {
+  const utf8proc_category_t category = category_of(c);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT;
+}
+
+bool is_alphabetic(char32_t c) {
+  const utf8proc_category_t category = category_of(c);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_printable(char32_t c) {
+  if (c < 0x80) return c >= 0x20 && c < 0x7F;
+  const utf8proc_category_t category = category_of(c);
+  return category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS;
+}
+
+char32_t lower_case(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+
+void append_upper_case(std::string& text, char32_t c) {
+  if (c == 0xDF) {
+    text += "SS";
+  } else {
+    append_utf8(text, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
+  }
+}
+
 std::string_view with_stand_ins(std::string_view text, std::string& storage) {
   constexpr unsigned char kFirstLead = 0xE0;  // all of the table lies at or above U+0800
   bool replaced = false;
