@@ -75,7 +75,8 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
         problem.question = sample.messages.back().content;
         problem.prompt =
             text.chat_template
-                .render(sample.messages, {.train_on_prompt = false, .add_generation_prompt = true})
+                .render(sample.messages,
+                        {.train_on_prompt = false, .add_generation_prompt = true, .tools = sample.tools})
                 .ids;
         set.problems.push_back(std::move(problem));
       });
@@ -134,7 +135,7 @@ int run(const Options& options) {
   const Architecture& architecture = model.architecture();
   require_positions(config, architecture);
   ThreadPool pool(worker_threads(config));
-  const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
+  const ModelText text = load_model_text(config);
   const EvalSet set = load(config, text, options.samples, pool);
 
   GenerationRequest request{

@@ -23,7 +23,7 @@ namespace lazytrain {
 namespace {
 
 struct Options {
-  std::string model, template_name, device_memory;
+  std::string model, template_name, thinking, device_memory;
   std::vector<std::string> prompts;
   std::int64_t max_new_tokens = 256;
   int threads = 0;
@@ -62,8 +62,11 @@ int run(const Options& options) {
   }
   const StopSignals signals(OnSignal::end);
   const ModelFolder model(options.model);
+  TemplateSettings settings;
+  if (!options.thinking.empty()) settings.enable_thinking = options.thinking == "true";
   const ModelText text = load_model_text(
-      options.model, options.template_name.empty() ? std::nullopt : std::optional(options.template_name));
+      options.model, options.template_name.empty() ? std::nullopt : std::optional(options.template_name),
+      settings);
   std::vector<std::string> prompts = options.prompts;
   if (prompts.empty()) {
     for (std::string& line : standard_input_lines(signals))
@@ -112,7 +115,11 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--max-new-tokens", options->max_new_tokens, "length limit")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--template", options->template_name, "chat template (default: found from the folder)");
+  command->add_option("--template", options->template_name, "chat template (default: the folder's own)");
+  command
+      ->add_option("--enable-thinking", options->thinking,
+                   "what a template of the folder is told of this name")
+      ->check(CLI::IsMember({"true", "false"}));
   command->add_option("--device-memory", options->device_memory, "emulate a device of this size, e.g. 240MB");
   command->add_option("--threads", options->threads, "threads (default: all cores)")
       ->check(CLI::Range(1, 4096));

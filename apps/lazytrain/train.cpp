@@ -137,7 +137,7 @@ int run(const Options& options) {
   std::optional<Checkpoint> resume = to_go_on_from(config);
 
   ThreadPool pool(worker_threads(config));
-  const ModelText text = load_model_text(config.model_name_or_path, config.template_name);
+  const ModelText text = load_model_text(config);
   config.template_name = text.chat_template.name();
   if (resume) compare(*resume, config);
   const std::int64_t done = resume ? resume->step() : 0;

@@ -57,7 +57,7 @@ DatasetReader::Converted DatasetReader::convert(Record&& record) const {
   if (converted.raw.good()) stream_.parse(converted.raw, value);
   if (!converted.raw.good()) return converted;
   if (record.layout) {
-    converted.conversion = to_sample(value, *record.layout);
+    converted.conversion = to_sample(value, *record.layout, converted.raw.text);
   } else {
     converted.conversion.reason = fmt::format("it has {}, which fits no known format", keys_of(value));
   }

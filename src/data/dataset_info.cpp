@@ -61,11 +61,11 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
   };
   if (columns != nullptr) {
     const std::string where = entry.where + ": columns";
-    refuse_unknown_keys(
-        *columns, where,
-        std::array<std::string_view, 6>{"prompt", "query", "response", "system", "history", "messages"});
+    refuse_unknown_keys(*columns, where,
+                        std::array<std::string_view, 7>{"prompt", "query", "response", "system", "history",
+                                                        "messages", "tools"});
     // As in LLaMA-Factory: where columns are named at all, those that are not named do not exist.
-    layout.query = layout.system = layout.history = "";
+    layout.query = layout.system = layout.history = layout.tools = "";
     if (formatting == Formatting::alpaca) layout.prompt = layout.response = "";
     set(columns, "prompt", "columns", layout.prompt);
     set(columns, "query", "columns", layout.query);
@@ -73,6 +73,7 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
     set(columns, "system", "columns", layout.system);
     set(columns, "history", "columns", layout.history);
     set(columns, "messages", "columns", layout.messages);
+    set(columns, "tools", "columns", layout.tools);
     if (formatting == Formatting::alpaca && (layout.prompt.empty() || layout.response.empty())) {
       fail(ExitCode::data, "{}: columns must name at least prompt and response", entry.where);
     }
@@ -88,6 +89,8 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
     set(tags, "user_tag", "tags", layout.user_tag);
     set(tags, "assistant_tag", "tags", layout.assistant_tag);
     set(tags, "system_tag", "tags", layout.system_tag);
+    set(tags, "observation_tag", "tags", layout.tool_tag);
+    set(tags, "function_tag", "tags", layout.function_tag);
   }
   return layout;
 }
@@ -131,6 +134,8 @@ DatasetSource read_entry(const std::string& name, const Entry& entry, const fs::
       source.layout->content_tag = openai.content_tag;
       source.layout->user_tag = openai.user_tag;
       source.layout->assistant_tag = openai.assistant_tag;
+      source.layout->tool_tag = openai.tool_tag;
+      source.layout->function_tag = openai.function_tag;
       if (columns == nullptr || !columns->contains("messages")) source.layout->messages = openai.messages;
     }
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/chat_template.h"
@@ -13,9 +14,10 @@
 namespace lazytrain {
 
 // One conversation to learn from: an optional system message, then user and assistant in turn, the assistant
-// last.
+// last. An assistant that calls tools is followed by what they say, and speaks again.
 struct Sample {
   std::vector<Message> messages;
+  std::string tools;  // a JSON list of what the assistant may call; empty: none
   std::string
       original_question;  // of a rephrased problem: what must not be split over training and validation
   std::int64_t line = 0;  // where the record begins in its file, 1-based
@@ -34,8 +36,11 @@ struct RecordLayout {
   std::string prompt, query, response, history;
   // sharegpt: the list, and the spelling of its items.
   std::string messages, role_tag, content_tag, user_tag, assistant_tag, system_tag;
+  std::string tool_tag;  // the role of what a tool says
+  std::string
+      function_tag;  // the role of an assistant whose content is a call, {"name": ..., "arguments": ...}
   // both
-  std::string system;
+  std::string system, tools;
 };
 
 // metamath (query, response), alpaca (instruction, input, output, system, history), messages (role, content)
@@ -54,6 +59,9 @@ struct Conversion {
   bool empty = false;
   std::string reason;
 };
-[[nodiscard]] Conversion to_sample(const nlohmann::json& record, const RecordLayout& layout);
+// `text`: the record as it lies in the file; given that, the keys of tools and their calls keep their order,
+// which templates print.
+[[nodiscard]] Conversion to_sample(const nlohmann::json& record, const RecordLayout& layout,
+                                   std::string_view text = {});
 
 }  // namespace lazytrain

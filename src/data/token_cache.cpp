@@ -64,18 +64,25 @@ std::uint64_t program_hash() {
   }
 }
 
+// A new option or setting does not compile until it has its place here: a cache that ignored it would be
+// wrong.
 std::string options_text(const TokenizeOptions& options) {
-  // A new option does not compile until it has its place here: a cache that ignored it would be wrong.
   const auto& [cutoff_len, overlong, train_on_prompt, max_samples] = options;
   return fmt::format("{} {} {} {}", cutoff_len, static_cast<int>(overlong), train_on_prompt,
                      max_samples.value_or(0));
+}
+
+std::string template_text(const ChatTemplate& chat_template) {
+  const auto& [mask_history, enable_thinking] = chat_template.settings();
+  return fmt::format("{} {} {}", chat_template.name(), mask_history,
+                     enable_thinking ? std::to_string(int{*enable_thinking}) : "-");
 }
 
 std::uint64_t key_of(const TokenCache& cache, const std::vector<DatasetSource>& sources,
                      const std::vector<Version>& versions, const ChatTemplate& chat_template,
                      const TokenizeOptions& options) {
   std::string text = fmt::format("{} {:016x} {:016x} {} {}\n", kGeneration, program_hash(), cache.tokenizer,
-                                 chat_template.name(), options_text(options));
+                                 template_text(chat_template), options_text(options));
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const DatasetSource& source = sources[i];
     std::error_code ignored;

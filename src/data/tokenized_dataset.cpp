@@ -108,7 +108,7 @@ class Collector {
     const Sample& sample = *worked.record.conversion.sample;
     Rendered rendered;
     try {
-      rendered = template_.render(sample.messages);
+      rendered = template_.render(sample.messages, {.tools = sample.tools});
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       worked.refused =

@@ -15,6 +15,12 @@ CodePoint code_point_before(std::string_view text, std::size_t at) {
   return decode_utf8(text, begin);
 }
 
+bool touches(std::span<const ByteRange> ranges, ByteRange range) {
+  const auto first = std::partition_point(ranges.begin(), ranges.end(),
+                                          [&](const ByteRange& r) { return r.end <= range.begin; });
+  return first != ranges.end() && first->begin < range.end;
+}
+
 }  // namespace
 
 void AddedTokenMatcher::add(const AddedToken& token) {
@@ -45,8 +51,9 @@ AddedTokenMatcher::Found AddedTokenMatcher::longest_at(std::string_view text, st
   return found;
 }
 
-std::vector<AddedTokenMatcher::Section> AddedTokenMatcher::split(std::string_view text,
-                                                                 bool parse_special) const {
+std::vector<AddedTokenMatcher::Section> AddedTokenMatcher::split(std::string_view text, bool parse_special,
+                                                                 std::span<const ByteRange> plain,
+                                                                 std::uint64_t base) const {
   std::vector<Section> sections;
   std::size_t covered = 0;
   for (std::size_t at = 0; !tokens_.empty() && at < text.size();) {
@@ -62,7 +69,7 @@ std::vector<AddedTokenMatcher::Section> AddedTokenMatcher::split(std::string_vie
     const AddedToken& token = tokens_[static_cast<std::size_t>(found.token)];
     std::size_t begin = at, end = at + found.length;
     at = end;
-    if (token.special && !parse_special) continue;
+    if (token.special && (!parse_special || touches(plain, {base + begin, base + end}))) continue;
     if (token.single_word) {
       const bool word_before = begin > 0 && is_word(code_point_before(text, begin).value);
       const bool word_behind = end < text.size() && is_word(decode_utf8(text, end).value);

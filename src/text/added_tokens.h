@@ -3,10 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "text/unicode.h"
 
 namespace lazytrain {
 
@@ -32,8 +35,11 @@ class AddedTokenMatcher {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;  // -1: plain text
   };
-  // The sections cover the text. With `parse_special` false, tokens with the flag `special` stay plain text.
-  [[nodiscard]] std::vector<Section> split(std::string_view text, bool parse_special) const;
+  // The sections cover the text. With `parse_special` false, tokens with the flag `special` stay plain text;
+  // so do those that touch a range of `plain`, whose offsets count from `base` bytes before the text.
+  [[nodiscard]] std::vector<Section> split(std::string_view text, bool parse_special,
+                                           std::span<const ByteRange> plain = {},
+                                           std::uint64_t base = 0) const;
 
  private:
   struct Found {

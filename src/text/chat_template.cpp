@@ -12,7 +12,8 @@ namespace lazytrain {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames{"smollm2", "chatml", "plain", "alpaca"};
-constexpr std::array<std::string_view, 3> kRoles{"system", "user", "assistant"};
+constexpr std::string_view kOwn = "model";
+constexpr std::array<std::string_view, 4> kRoles{"system", "user", "assistant", "tool"};
 
 constexpr std::string_view kSmolLm2System =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -21,11 +22,23 @@ constexpr std::string_view kAlpacaPreamble =
     "Below is an instruction that describes a task. Write a response that appropriately completes the "
     "request.";
 
-std::string_view name_of(Role role) {
-  return kRoles[static_cast<std::size_t>(role)];
+// Only the model's own template has a place for these.
+void require_plain(std::span<const Message> conversation, const RenderOptions& options,
+                   const TemplateSettings& settings, std::string_view name) {
+  const char* extra = options.tools.empty() ? nullptr : "tools";
+  for (const Message& message : conversation) {
+    if (!message.tool_calls.empty()) extra = "tool calls";
+    if (message.reasoning_content && settings.enable_thinking != false) extra = "reasoning_content";
+  }
+  if (extra != nullptr)
+    fail(ExitCode::data, "template '{}' has no place for {}, which the conversation has", name, extra);
 }
 
 }  // namespace
+
+std::string_view name_of(Role role) {
+  return kRoles[static_cast<std::size_t>(role)];
+}
 
 std::optional<Role> parse_role(std::string_view name) {
   const auto* found = std::find(kRoles.begin(), kRoles.end(), name);
@@ -40,13 +53,17 @@ std::span<const std::string_view> template_names() {
 // Collects the tokens of one conversation. Prompt text in a row is encoded as one text.
 class ChatTemplate::Writer {
  public:
-  Writer(const Tokenizer& tokenizer, bool train_on_prompt)
-      : tokenizer_(tokenizer), train_on_prompt_(train_on_prompt) {}
+  // `learned`: the turn that is supervised, null for all of them.
+  Writer(const Tokenizer& tokenizer, bool train_on_prompt, const Message* learned)
+      : tokenizer_(tokenizer), train_on_prompt_(train_on_prompt), learned_(learned) {}
 
   void prompt(std::string_view text) { pending_ += text; }
-  void response(std::string_view text) {
+  void response(const Message& message) {
     flush();
-    encode(text, true);
+    encode(message.content, learns(message));
+  }
+  [[nodiscard]] bool learns(const Message& message) const {
+    return message.role == Role::assistant && (learned_ == nullptr || learned_ == &message);
   }
   void token(std::int32_t id, bool supervised) {
     flush();
@@ -79,12 +96,16 @@ class ChatTemplate::Writer {
 
   const Tokenizer& tokenizer_;
   bool train_on_prompt_;
+  const Message* learned_;
   bool in_text_ = false;  // the last thing written was text
   std::string pending_;
   Rendered out_;
 };
 
-ChatTemplate::ChatTemplate(Kind kind, Tokenizer tokenizer) : kind_(kind), tokenizer_(std::move(tokenizer)) {
+ChatTemplate::ChatTemplate(Kind kind, Tokenizer tokenizer, const TemplateSettings& settings)
+    : kind_(kind), tokenizer_(std::move(tokenizer)), settings_(settings) {
+  stop_ids_ = tokenizer_.stop_ids();
+  if (kind_ == Kind::own) return;
   if (kind_ == Kind::smollm2 || kind_ == Kind::chatml) {
     const auto need = [&](std::string_view token) {
       const auto id = tokenizer_.token_to_id(token);
@@ -108,28 +129,34 @@ ChatTemplate::ChatTemplate(Kind kind, Tokenizer tokenizer) : kind_(kind), tokeni
     }
     end_id_ = *end;
   }
-  stop_ids_ = tokenizer_.stop_ids();
   stop_ids_.push_back(end_id_);
   std::sort(stop_ids_.begin(), stop_ids_.end());
   stop_ids_.erase(std::unique(stop_ids_.begin(), stop_ids_.end()), stop_ids_.end());
 }
 
-ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
+ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer,
+                                 const TemplateSettings& settings) {
   const auto* found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end())
-    fail(ExitCode::usage, "template '{}' is not known; choose one of {}", name, fmt::join(kNames, ", "));
-  return {static_cast<Kind>(found - kNames.begin()), tokenizer};
+    fail(ExitCode::usage, "template '{}' is not known; choose one of {}, {}", name, fmt::join(kNames, ", "),
+         kOwn);
+  return {static_cast<Kind>(found - kNames.begin()), tokenizer, settings};
 }
 
 std::string_view ChatTemplate::name() const {
-  return kNames[static_cast<std::size_t>(kind_)];
+  return kind_ == Kind::own ? kOwn : kNames[static_cast<std::size_t>(kind_)];
 }
 
 Rendered ChatTemplate::render(std::span<const Message> conversation, RenderOptions options) const {
   if (conversation.empty()) fail(ExitCode::data, "the conversation has no messages");
   if (options.add_generation_prompt && conversation.back().role == Role::assistant)
     fail(ExitCode::data, "the conversation ends with an assistant turn, so there is nothing to answer");
-  Writer writer(tokenizer_, options.train_on_prompt);
+  if (kind_ == Kind::own) return render_own(conversation, options);
+  require_plain(conversation, options, settings_, name());
+  const Message* learned = nullptr;
+  for (const Message& message : conversation)
+    if (settings_.mask_history && message.role == Role::assistant) learned = &message;
+  Writer writer(tokenizer_, options.train_on_prompt, learned);
   switch (kind_) {
     case Kind::smollm2:
     case Kind::chatml:
@@ -140,6 +167,8 @@ Rendered ChatTemplate::render(std::span<const Message> conversation, RenderOptio
       break;
     case Kind::alpaca:
       render_alpaca(conversation, writer);
+      break;
+    case Kind::own:
       break;
   }
   return writer.finish();
@@ -162,13 +191,12 @@ void ChatTemplate::render_chatml(std::span<const Message> conversation, bool gen
     const Message& message = conversation[i];
     if (i > 0) writer.prompt("\n");
     open(message.role);
-    const bool answer = message.role == Role::assistant;
-    if (answer) {
-      writer.response(message.content);
+    if (message.role == Role::assistant) {
+      writer.response(message);
     } else {
       writer.prompt(message.content);
     }
-    writer.token(end_id_, answer);
+    writer.token(end_id_, writer.learns(message));
   }
   if (generation) {
     writer.prompt("\n");
@@ -180,8 +208,8 @@ void ChatTemplate::render_plain(std::span<const Message> conversation, Writer& w
   writer.tokens(tokenizer_.prefix_ids());
   for (const Message& message : conversation) {
     if (message.role == Role::assistant) {
-      writer.response(message.content);
-      writer.token(end_id_, true);
+      writer.response(message);
+      writer.token(end_id_, writer.learns(message));
     } else {
       writer.prompt(message.content);
       writer.prompt("\n");
@@ -210,8 +238,8 @@ void ChatTemplate::render_alpaca(std::span<const Message> conversation, Writer& 
       writer.prompt("\n\n### Response:\n");
       expected = Role::assistant;
     } else {
-      writer.response(message.content);
-      writer.token(end_id_, true);
+      writer.response(message);
+      writer.token(end_id_, writer.learns(message));
       expected = Role::user;
     }
   }

@@ -52,13 +52,16 @@ void Tokenizer::State::encode_pieces(std::string_view text, bool allow_prefix, s
   if (split.data() != text.data()) map_back(ranges, first, origin);
 }
 
-void Tokenizer::State::encode_section(std::string_view text, const EncodeOptions& options, bool allow_prefix,
-                                      std::vector<std::int32_t>& ids, std::vector<ByteRange>* ranges) const {
+void Tokenizer::State::encode_section(std::string_view text, std::uint64_t base, const EncodeOptions& options,
+                                      bool allow_prefix, std::vector<std::int32_t>& ids,
+                                      std::vector<ByteRange>* ranges) const {
   OriginMap origin;
   const std::size_t first = count(ranges);
   const auto rewritten = nfc ? to_nfc(text, ranges != nullptr ? &origin : nullptr) : std::nullopt;
   const std::string_view normal = rewritten ? std::string_view(*rewritten) : text;
-  for (const auto& section : normalized.split(normal, options.parse_special)) {
+  // Where NFC moved bytes, `plain` no longer fits: then nothing in this section becomes a special token.
+  const bool parse_special = options.parse_special && (!rewritten || options.plain.empty());
+  for (const auto& section : normalized.split(normal, parse_special, options.plain, base)) {
     const std::size_t here = count(ranges);
     const std::string_view part = normal.substr(section.begin, section.end - section.begin);
     if (section.id >= 0) {
@@ -78,17 +81,20 @@ void Tokenizer::State::encode(std::string_view text, const EncodeOptions& option
     OriginMap origin;
     const std::string repaired = repair(text, origin);
     const std::size_t first = count(ranges);
-    encode(repaired, options, ids, ranges);
+    EncodeOptions inner = options;
+    inner.parse_special = options.parse_special && options.plain.empty();  // they no longer fit
+    inner.plain = {};
+    encode(repaired, inner, ids, ranges);
     return map_back(ranges, first, origin);
   }
-  for (const auto& section : as_given.split(text, options.parse_special)) {
+  for (const auto& section : as_given.split(text, options.parse_special, options.plain)) {
     const std::size_t here = count(ranges);
     const std::string_view part = text.substr(section.begin, section.end - section.begin);
     if (section.id >= 0) {
       ids.push_back(section.id);
       if (ranges != nullptr) ranges->push_back({0, part.size()});
     } else {
-      encode_section(part, options, !options.continues || section.begin > 0, ids, ranges);
+      encode_section(part, section.begin, options, !options.continues || section.begin > 0, ids, ranges);
     }
     shift(ranges, here, section.begin);
   }

@@ -24,6 +24,9 @@ struct EncodeOptions {
   bool parse_special = true;
   // True: the text goes on where another one, encoded before, ended; no prefix space is put in front of it.
   bool continues = false;
+  // Ranges of the text, in order and apart from each other, in which no special token is looked for, nor one
+  // that reaches into them.
+  std::span<const ByteRange> plain = {};
 };
 
 class Tokenizer {

@@ -46,8 +46,10 @@ struct Tokenizer::State {
 
  private:
   void read_added_tokens(const nlohmann::json& document);
-  void encode_section(std::string_view text, const EncodeOptions& options, bool allow_prefix,
-                      std::vector<std::int32_t>& ids, std::vector<ByteRange>* ranges) const;
+  // `base`: where the section begins in the text that was given.
+  void encode_section(std::string_view text, std::uint64_t base, const EncodeOptions& options,
+                      bool allow_prefix, std::vector<std::int32_t>& ids,
+                      std::vector<ByteRange>* ranges) const;
   void encode_pieces(std::string_view text, bool allow_prefix, std::vector<std::int32_t>& ids,
                      std::vector<ByteRange>* ranges) const;
 };

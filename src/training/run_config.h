@@ -18,7 +18,7 @@ namespace lazytrain {
 struct RunConfig {
   // model
   std::string model_name_or_path;            // a folder in Hugging Face's layout
-  std::optional<std::string> template_name;  // key `template`; not set: found from the folder
+  std::optional<std::string> template_name;  // key `template`; not set: the folder's own
 
   // method
   std::string stage = "sft";
@@ -34,6 +34,8 @@ struct RunConfig {
   double val_size = 0;  // below 1 a share, else a number of samples
   bool packing = true;
   bool train_on_prompt = false;
+  bool mask_history = false;
+  std::optional<bool> enable_thinking;                    // not set: the template decides
   std::string overlong = "drop";                          // drop | truncate | error
   bool overwrite_cache = false;
   std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads

@@ -20,8 +20,8 @@ namespace lazytrain {
 using ConfigMember =
     std::variant<std::string RunConfig::*, std::optional<std::string> RunConfig::*,
                  std::vector<std::string> RunConfig::*, bool RunConfig::*, std::int64_t RunConfig::*,
-                 std::optional<std::int64_t> RunConfig::*, std::uint64_t RunConfig::*, double RunConfig::*,
-                 std::optional<Bytes> RunConfig::*>;
+                 std::optional<std::int64_t> RunConfig::*, std::optional<bool> RunConfig::*,
+                 std::uint64_t RunConfig::*, double RunConfig::*, std::optional<Bytes> RunConfig::*>;
 
 struct ConfigField {
   std::string_view name;

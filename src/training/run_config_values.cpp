@@ -179,7 +179,7 @@ void set_field(RunConfig& config, const ConfigField& field, const ConfigValue& v
         using Type = std::remove_reference_t<decltype(config.*member)>;
         if (is_unset(value, field)) {
           config.*member = RunConfig{}.*member;
-        } else if constexpr (std::is_same_v<Type, bool>) {
+        } else if constexpr (std::is_same_v<Type, bool> || std::is_same_v<Type, std::optional<bool>>) {
           config.*member = read_bool(value);
         } else if constexpr (std::is_same_v<Type, double>) {
           config.*member = read_number(value, field);
@@ -207,6 +207,8 @@ std::string field_text(const RunConfig& config, const ConfigField& field) {
         using Type = std::remove_cvref_t<decltype(value)>;
         if constexpr (std::is_same_v<Type, bool>) {
           return value ? "true" : "false";
+        } else if constexpr (std::is_same_v<Type, std::optional<bool>>) {
+          return !value ? std::string(field.unset) : *value ? "true" : "false";
         } else if constexpr (std::is_same_v<Type, double>) {
           return number_text(value);
         } else if constexpr (std::is_same_v<Type, std::int64_t> || std::is_same_v<Type, std::uint64_t>) {

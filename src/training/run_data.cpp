@@ -49,17 +49,18 @@ void ModelText::require_known(std::span<const std::int32_t> ids) const {
   }
 }
 
-ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish) {
+ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish,
+                          const TemplateSettings& settings) {
   const std::int64_t vocabulary = read_architecture(folder).vocab;
   const std::uint64_t files = tokenizer_files_hash(folder);
   Tokenizer tokenizer = Tokenizer::load(folder);
-  if (wish) {
-    ChatTemplate chat_template = ChatTemplate::named(*wish, tokenizer);
-    return {std::move(tokenizer), std::move(chat_template), "named by the key `template`", vocabulary, files};
-  }
-  const DetectedTemplate detected = detect_template(folder);
-  ChatTemplate chat_template = ChatTemplate::named(detected.name, tokenizer);
-  return {std::move(tokenizer), std::move(chat_template), detected.reason, vocabulary, files};
+  ChosenTemplate chosen = choose_template(folder, wish, tokenizer, settings);
+  return {std::move(tokenizer), std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files};
+}
+
+ModelText load_model_text(const RunConfig& config) {
+  return load_model_text(config.model_name_or_path, config.template_name,
+                         {.mask_history = config.mask_history, .enable_thinking = config.enable_thinking});
 }
 
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,

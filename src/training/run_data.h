@@ -28,8 +28,11 @@ struct ModelText {
   // Error(model_file) where the tokenizer made a token that the model has no embedding for.
   void require_known(std::span<const std::int32_t> ids) const;
 };
-// `wish` names a template; empty: the one that the folder's own template resembles.
-ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish);
+// `wish` names a template; not set: the folder's own, as choose_template() has it.
+ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish,
+                          const TemplateSettings& settings = {});
+// The template that the configuration asks for.
+ModelText load_model_text(const RunConfig& config);
 
 struct RunData {
   TokenizedDataset train;

@@ -273,5 +273,55 @@ TEST(DatasetInfo, EveryFaultIsNamed) {
   EXPECT_THAT(fault("a"), HasSubstr("dataset_info.json:2:"));
 }
 
+TEST(Dataset, ToolsCallsAndReasoning) {
+  const TemporaryFolder folder;
+  const auto file = folder.write(
+      "a.jsonl",
+      R"({"messages": [{"role": "user", "content": "Weather?"},)"
+      R"( {"role": "assistant", "content": null, "reasoning_content": "ask", "tool_calls": [{"function": {"name": "w", "arguments": {"z": 1, "a": 2}}}]},)"
+      R"( {"role": "tool", "content": "rain", "tool_call_id": "c1"}, {"role": "tool", "content": ""},)"
+      R"( {"role": "assistant", "content": "Rain."}], "tools": [{"name": "w", "about": "weather"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [1]}]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": "{}"})"
+      "\n");
+  const Loaded loaded = load(file);
+  ASSERT_EQ(loaded.samples.size(), 1u);
+  const Sample& sample = loaded.samples[0];
+  EXPECT_EQ(sample.tools, R"([{"name":"w","about":"weather"}])");
+  ASSERT_EQ(sample.messages.size(), 5u);
+  EXPECT_EQ(sample.messages[1].tool_calls, R"([{"function":{"name":"w","arguments":{"z":1,"a":2}}}])");
+  EXPECT_EQ(sample.messages[1].reasoning_content, "ask");
+  EXPECT_EQ(sample.messages[2].role, Role::tool);
+  EXPECT_EQ(sample.messages[2].tool_call_id, "c1");
+  EXPECT_THAT(loaded.report.rejections,
+              ElementsAre(HasSubstr("message 2: the role is 'tool' where 'assistant' must follow"),
+                          HasSubstr("message 2: 'tool_calls' is not a list of objects"),
+                          HasSubstr("'tools' is not a list in JSON")));
+}
+
+TEST(Dataset, SharegptCallsAndObservations) {
+  const TemporaryFolder folder;
+  const auto file = folder.write(
+      "a.jsonl",
+      R"x({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": 2}}"},)x"
+      R"x( {"from": "observation", "value": "3"}, {"from": "gpt", "value": "c"}], "tools": "[{\"name\": \"f\"}]"})x"
+      "\n"
+      R"x({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "f(1)"}]})x"
+      "\n");
+  const Loaded loaded = load(file);
+  ASSERT_EQ(loaded.samples.size(), 1u);
+  EXPECT_EQ(loaded.samples[0].tools, R"([{"name": "f"}])");
+  EXPECT_EQ(loaded.samples[0].messages[1].tool_calls,
+            R"([{"type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}])");
+  EXPECT_EQ(loaded.samples[0].messages[1].content, "");
+  EXPECT_EQ(loaded.samples[0].messages[2].role, Role::tool);
+  EXPECT_THAT(loaded.report.rejections,
+              ElementsAre(HasSubstr("the call is not JSON with name and arguments")));
+}
+
 }  // namespace
 }  // namespace lazytrain

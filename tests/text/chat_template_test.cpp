@@ -160,7 +160,7 @@ TEST_F(ChatTemplates, StopIds) {
 
 TEST_F(ChatTemplates, ErrorsSayWhatToDo) {
   EXPECT_EQ(error_of(ExitCode::usage, [&] { chat("llama3"); }),
-            "template 'llama3' is not known; choose one of smollm2, chatml, plain, alpaca");
+            "template 'llama3' is not known; choose one of smollm2, chatml, plain, alpaca, model");
   EXPECT_EQ(error_of(ExitCode::data, [&] { (void)chat("plain").render({}); }),
             "the conversation has no messages");
   EXPECT_THAT(error_of(ExitCode::data,
@@ -181,27 +181,37 @@ TEST_F(ChatTemplates, ErrorsSayWhatToDo) {
 
 TEST_F(ChatTemplates, RolesByName) {
   EXPECT_EQ(parse_role("assistant"), Role::assistant);
-  EXPECT_EQ(parse_role("tool"), std::nullopt);
+  EXPECT_EQ(parse_role("tool"), Role::tool);
+  EXPECT_EQ(parse_role("developer"), std::nullopt);
 }
 
-TEST_F(ChatTemplates, Detection) {
-  const auto detected = [&](const nlohmann::json& config) {
-    write_file(folder_ / "tokenizer_config.json", config.dump());
-    return detect_template(folder_);
+TEST_F(ChatTemplates, MaskHistoryLearnsTheLastTurn) {
+  const auto last = [&](std::string_view name) {
+    return shown(ChatTemplate::named(name, tokenizer(), {.mask_history = true}).render(kTwoTurns));
   };
-  EXPECT_EQ(detected(nlohmann::json::object()).name, "plain");
-  EXPECT_EQ(detected({{"chat_template", "<|im_start|>{{ role }}<|im_end|>"}}).name, "chatml");
-  EXPECT_EQ(detected({{"chat_template", "<|im_start|>named SmolLM, trained by Hugging Face<|im_end|>"}}).name,
-            "smollm2");
-  EXPECT_EQ(
-      detected({{"chat_template", {{{"name", "default"}, {"template", "<|im_start|><|im_end|>"}}}}}).name,
-      "chatml");
-  const DetectedTemplate unknown = detected({{"chat_template", "<|start_header_id|>"}});
-  EXPECT_EQ(unknown.name, "plain");
-  EXPECT_THAT(unknown.reason, HasSubstr("is none that is known"));
-  write_file(folder_ / "chat_template.jinja", "<|im_start|> <|im_end|> <think>");
-  EXPECT_EQ(detect_template(folder_).name, "chatml");
-  EXPECT_THAT(detect_template(folder_).reason, HasSubstr("<think>"));
+  EXPECT_EQ(last("chatml"),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n"
+            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n[4<|im_end|>]");
+  EXPECT_EQ(last("plain"), "Hi\nYo</s>2+2?\n[4</s>]");
+}
+
+TEST_F(ChatTemplates, WhatNamedTemplatesCannotSayIsRefused) {
+  const auto refused = [&](const Message& answer, std::string_view tools) {
+    const std::vector<Message> conversation{{.role = Role::user, .content = "a"}, answer};
+    return error_of(ExitCode::data,
+                    [&] { static_cast<void>(chat("chatml").render(conversation, {.tools = tools})); });
+  };
+  const Message plain{.role = Role::assistant, .content = "b"};
+  Message thinks = plain, calls = plain;
+  thinks.reasoning_content = "r";
+  calls.tool_calls = "[{}]";
+  EXPECT_EQ(refused(plain, "[{}]"), "template 'chatml' has no place for tools, which the conversation has");
+  EXPECT_EQ(refused(calls, ""), "template 'chatml' has no place for tool calls, which the conversation has");
+  EXPECT_EQ(refused(thinks, ""),
+            "template 'chatml' has no place for reasoning_content, which the conversation has");
+  const std::vector<Message> conversation{{.role = Role::user, .content = "a"}, thinks};
+  EXPECT_EQ(shown(ChatTemplate::named("plain", tokenizer(), {.enable_thinking = false}).render(conversation)),
+            "a\n[b</s>]");
 }
 
 }  // namespace

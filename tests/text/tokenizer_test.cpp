@@ -193,5 +193,19 @@ TEST_F(ModelFolder, AMissingTokenizerIsNamed) {
               HasSubstr("tokenizer.json: not found"));
 }
 
+TEST(Tokenizers, SpecialTokensAreNotFoundInPlainRanges) {
+  auto document = small_document();
+  document["added_tokens"] = {special_token("<e>", 300)};
+  const Tokenizer tokenizer = tokenizer_of(document);
+  const auto encoded = [&](std::string_view text, std::vector<ByteRange> plain) {
+    return tokenizer.encode(text, {.plain = plain});
+  };
+  EXPECT_EQ(encoded("a<e>b<e>", {}), (std::vector<std::int32_t>{'a', 300, 'b', 300}));
+  EXPECT_EQ(encoded("a<e>b<e>", {{0, 4}}), (std::vector<std::int32_t>{'a', '<', 'e', '>', 'b', 300}));
+  EXPECT_EQ(encoded("a<e>b<e>", {{7, 8}}), (std::vector<std::int32_t>{'a', 300, 'b', '<', 'e', '>'}));
+  EXPECT_EQ(encoded("<e>", {{0, 0}, {3, 3}}), (std::vector<std::int32_t>{300}));
+  EXPECT_EQ(encoded("\xff<e>", {{0, 1}}), tokenizer.encode("\xff<e>", {.parse_special = false}));
+}
+
 }  // namespace
 }  // namespace lazytrain::testing

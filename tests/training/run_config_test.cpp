@@ -168,7 +168,6 @@ TEST(RunConfig, WhatIsNotSupportedIsSaidInASentence) {
             "run.yaml:1: lora_rank: '8' is not supported: there is no LoRA here: all parameters are trained");
   EXPECT_THAT(error_of("fp16: true\n"), HasSubstr("use bf16: true"));
   EXPECT_THAT(error_of("quantization_bit: 4\n"), HasSubstr("quantised"));
-  EXPECT_THAT(error_of("mask_history: true\n"), HasSubstr("every assistant turn is supervised"));
 }
 
 TEST(RunConfig, HarmlessForeignKeysGiveANotice) {
