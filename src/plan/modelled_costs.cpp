@@ -28,7 +28,9 @@ LayerCosts layer_costs(const Architecture& a, LayerKind kind, double tokens, con
                                   : 2 * 4 * core_width * mean_context(a, kind, tokens)) *
       tokens / rate;
   // Norms, residuals and activations: bf16 elements read and written.
-  const double head_norm = a.query_key_norm && !has_linear_attention(kind) ? 2 * projected : 0;
+  const double head_norm = a.query_key_norm && !has_linear_attention(kind)
+                               ? 2 * static_cast<double>(a.query_width() + 2 * a.kv_width())
+                               : 0;
   const Seconds elementwise =
       (12 * hidden + 6 * ffn + head_norm) * 2 * tokens / (machine.device_memory * 1e9);
   const Seconds products = in + out + up + down;
