@@ -137,8 +137,11 @@ int run(const Options& options) {
   std::optional<Checkpoint> resume = to_go_on_from(config);
 
   ThreadPool pool(worker_threads(config));
+  if (resume && !config.template_date) config.template_date = saved_template_date(*resume);
   const ModelText text = load_model_text(config);
   config.template_name = text.chat_template.name();
+  // A run that goes on tomorrow says the date of today.
+  if (!config.template_date && text.chat_template.says_the_date()) config.template_date = today();
   if (resume) compare(*resume, config);
   const std::int64_t done = resume ? resume->step() : 0;
   const RunData data = load_run_data(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <system_error>
@@ -73,9 +74,16 @@ std::string options_text(const TokenizeOptions& options) {
 }
 
 std::string template_text(const ChatTemplate& chat_template) {
-  const auto& [mask_history, enable_thinking] = chat_template.settings();
-  return fmt::format("{} {} {}", chat_template.name(), mask_history,
-                     enable_thinking ? std::to_string(int{*enable_thinking}) : "-");
+  const auto& [mask_history, enable_thinking, now] = chat_template.settings();
+  std::string date = "-";
+  if (chat_template.says_the_date()) {
+    const std::time_t when = now.value_or(std::time(nullptr));
+    std::tm local{};
+    localtime_r(&when, &local);
+    date = fmt::format("{}-{}", local.tm_year, local.tm_yday);
+  }
+  return fmt::format("{} {} {} {}", chat_template.name(), mask_history,
+                     enable_thinking ? std::to_string(int{*enable_thinking}) : "-", date);
 }
 
 std::uint64_t key_of(const TokenCache& cache, const std::vector<DatasetSource>& sources,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ struct TemplateSettings {
   // What the model's own template finds under this name; not set: nothing. With false, blocks of thoughts
   // that the template opens a turn with belong to the prompt, and reasoning_content is left out.
   std::optional<bool> enable_thinking = {};
+  // The date that the model's own template says, where it says one; not set: now.
+  std::optional<std::time_t> now = {};
 };
 
 class FolderTemplate;
@@ -64,6 +67,8 @@ class ChatTemplate {
 
   [[nodiscard]] std::string_view name() const;
   [[nodiscard]] const TemplateSettings& settings() const { return settings_; }
+  // The same conversation is written otherwise on another day.
+  [[nodiscard]] bool says_the_date() const;
   // Ids at which generation stops: the template's end of turn and the tokenizer's own stop ids. Sorted.
   [[nodiscard]] const std::vector<std::int32_t>& stop_ids() const { return stop_ids_; }
 

@@ -76,14 +76,15 @@ FolderTemplate::FolderTemplate(jinja::Template parsed, std::string file)
     : jinja_(std::move(parsed)), file_(std::move(file)) {}
 
 FolderTemplate FolderTemplate::parse(std::string_view source, const std::string& file,
-                                     const std::vector<std::pair<std::string, std::string>>& special_tokens) {
+                                     const std::vector<std::pair<std::string, std::string>>& special_tokens,
+                                     std::time_t now) {
   FolderTemplate result(jinja::Template::parse(source, file), file);
   result.special_tokens_ = special_tokens;
-  result.now_ = std::time(nullptr);
+  result.now_ = now;
   return result;
 }
 
-std::optional<FolderTemplate> FolderTemplate::find(const std::filesystem::path& folder) {
+std::optional<FolderTemplate> FolderTemplate::find(const std::filesystem::path& folder, std::time_t now) {
   const nlohmann::json config = read_if_there(folder / kConfig);
   std::optional<std::string> own_file;
   if (!is_missing(folder / kFile)) {
@@ -97,7 +98,7 @@ std::optional<FolderTemplate> FolderTemplate::find(const std::filesystem::path& 
   add_special_tokens(read_if_there(folder / "special_tokens_map.json"), tokens);
   const std::string file =
       own_file ? (folder / kFile).string() : (folder / kConfig).string() + ": chat_template";
-  return parse(*source, file, tokens);
+  return parse(*source, file, tokens, now);
 }
 
 void FolderTemplate::require_place(bool wanted, std::string_view variable, std::string_view what) const {

@@ -29,10 +29,12 @@ class FolderTemplate {
  public:
   // From chat_template.jinja, or the chat_template of tokenizer_config.json: a text, or the one named
   // "default" of several. nullopt where the folder has none. Error(model_file) where it cannot be used.
-  static std::optional<FolderTemplate> find(const std::filesystem::path& folder);
+  // `now`: what strftime_now() says.
+  static std::optional<FolderTemplate> find(const std::filesystem::path& folder, std::time_t now);
   // `special_tokens`: variables such as bos_token with their text. `file` names the template in messages.
   static FolderTemplate parse(std::string_view source, const std::string& file,
-                              const std::vector<std::pair<std::string, std::string>>& special_tokens);
+                              const std::vector<std::pair<std::string, std::string>>& special_tokens,
+                              std::time_t now);
 
   // Marks: what the template writes is markup; what an assistant's message says, its reasoning and its tool
   // calls included, is answer; other content is data. `turn` is the message's place in the conversation.
@@ -41,6 +43,7 @@ class FolderTemplate {
   [[nodiscard]] MarkedText text(const TemplateInput& input) const;
 
   [[nodiscard]] bool has_generation_blocks() const { return jinja_.has_generation_blocks(); }
+  [[nodiscard]] bool says_the_date() const { return jinja_.mentions("strftime_now"); }
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
@@ -50,7 +53,7 @@ class FolderTemplate {
   jinja::Template jinja_;
   std::string file_;
   std::vector<std::pair<std::string, std::string>> special_tokens_;
-  std::time_t now_ = 0;  // when it was read: one run has one date
+  std::time_t now_ = 0;
 };
 
 }  // namespace lazytrain

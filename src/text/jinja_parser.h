@@ -1,6 +1,7 @@
-// The two halves of the parser; for the jinja_parser*.cpp files alone.
+// The halves of the parser; for jinja_parser.cpp, jinja_statements.cpp and jinja_tokens.cpp alone.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -45,6 +45,10 @@ ChatTemplate ChatTemplate::own(FolderTemplate folder_template, const Tokenizer& 
   return result;
 }
 
+bool ChatTemplate::says_the_date() const {
+  return own_ && own_->says_the_date();
+}
+
 // What the template adds where generation is to follow.
 std::string ChatTemplate::written_opening(std::span<const Message> conversation,
                                           std::string_view tools) const {
@@ -135,7 +139,7 @@ ChosenTemplate choose_template(const std::filesystem::path& folder, const std::o
     return {ChatTemplate::named(*wish, tokenizer, settings), "named by the key `template`"};
   std::optional<FolderTemplate> own;
   try {
-    own = FolderTemplate::find(folder);
+    own = FolderTemplate::find(folder, settings.now.value_or(std::time(nullptr)));
   } catch (const Error& error) {
     if (error.code() != ExitCode::model_file) throw;
     throw Error(error.code(), fmt::format("{}; `template` can name another one: {}", error.what(),

@@ -13,9 +13,9 @@ namespace lazytrain {
 namespace {
 
 // What the samples are made of, their order, and which are held out.
-constexpr std::array<std::string_view, 9> kDataKeys{"seed",         "packing",         "cutoff_len",
-                                                    "overlong",     "template",        "train_on_prompt",
-                                                    "mask_history", "enable_thinking", "val_size"};
+constexpr std::array<std::string_view, 10> kDataKeys{
+    "seed",         "packing",         "cutoff_len",    "overlong", "template", "train_on_prompt",
+    "mask_history", "enable_thinking", "template_date", "val_size"};
 // What may change in the middle of a run.
 constexpr std::array<std::string_view, 10> kOptimizerKeys{
     "learning_rate", "lr_scheduler_type", "warmup_ratio", "warmup_steps",  "weight_decay",
@@ -35,6 +35,10 @@ ResumePoint read_resume_point(const Checkpoint& checkpoint) {
   const TrainerState state = trainer_state_from_text(checkpoint.text("lazytrain_state.json"),
                                                      checkpoint.path() / "lazytrain_state.json");
   return {.step = state.step, .micro_batch = state.micro_batch};
+}
+
+std::optional<std::string> saved_template_date(const Checkpoint& checkpoint) {
+  return saved_config(checkpoint).template_date;
 }
 
 void require_states(const Checkpoint& checkpoint) {

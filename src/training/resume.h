@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "training/checkpoint.h"
@@ -16,6 +17,8 @@ struct ResumePoint {
   std::int64_t micro_batch = 0;
 };
 ResumePoint read_resume_point(const Checkpoint& checkpoint);
+// The date that the checkpoint's conversations say, where the template says one.
+std::optional<std::string> saved_template_date(const Checkpoint& checkpoint);
 
 // Error(model_file) that says why where the checkpoint holds no optimizer states (save_only_model).
 void require_states(const Checkpoint& checkpoint);

@@ -36,6 +36,7 @@ struct RunConfig {
   bool train_on_prompt = false;
   bool mask_history = false;
   std::optional<bool> enable_thinking;                    // not set: the template decides
+  std::optional<std::string> template_date;               // YYYY-MM-DD; not set: today
   std::string overlong = "drop";                          // drop | truncate | error
   bool overwrite_cache = false;
   std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads

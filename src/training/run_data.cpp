@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <ctime>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "data/token_cache.h"
+#include "formats/text_checks.h"
 #include "model/architecture.h"
 #include "training/reading_progress.h"
 
@@ -37,6 +39,17 @@ TokenizedDataset read(const std::vector<std::string>& names, const RunConfig& co
   return dataset;
 }
 
+std::time_t noon_of(const std::string& date) {
+  std::tm local{};
+  const char* end = strptime(date.c_str(), "%Y-%m-%d", &local);
+  local.tm_hour = 12;
+  local.tm_isdst = -1;
+  const std::time_t time = end != nullptr && *end == '\0' ? std::mktime(&local) : -1;
+  if (time == -1)
+    fail(ExitCode::usage, "template_date is {}: give a date such as 2026-01-31", in_quotes(date));
+  return time;
+}
+
 }  // namespace
 
 void ModelText::require_known(std::span<const std::int32_t> ids) const {
@@ -58,9 +71,18 @@ ModelText load_model_text(const std::string& folder, const std::optional<std::st
   return {std::move(tokenizer), std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files};
 }
 
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return fmt::format("{:04}-{:02}-{:02}", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday);
+}
+
 ModelText load_model_text(const RunConfig& config) {
-  return load_model_text(config.model_name_or_path, config.template_name,
-                         {.mask_history = config.mask_history, .enable_thinking = config.enable_thinking});
+  TemplateSettings settings{
+      .mask_history = config.mask_history, .enable_thinking = config.enable_thinking, .now = {}};
+  if (config.template_date) settings.now = noon_of(*config.template_date);
+  return load_model_text(config.model_name_or_path, config.template_name, settings);
 }
 
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,

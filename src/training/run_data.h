@@ -31,8 +31,10 @@ struct ModelText {
 // `wish` names a template; not set: the folder's own, as choose_template() has it.
 ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish,
                           const TemplateSettings& settings = {});
-// The template that the configuration asks for.
+// The template that the configuration asks for. Error(usage) where template_date is no date.
 ModelText load_model_text(const RunConfig& config);
+// "2026-01-31", local time.
+std::string today();
 
 struct RunData {
   TokenizedDataset train;

@@ -195,6 +195,16 @@ TEST_F(OwnTemplates, TheFolderDecidesWhereNothingIsNamed) {
   EXPECT_EQ(chat().name(), "model");
 }
 
+TEST_F(OwnTemplates, TheDateIsThatOfTheSettings) {
+  use("bare");
+  EXPECT_FALSE(chat().says_the_date());
+  write_file(folder_ / "chat_template.jinja", "{{ strftime_now('%Y-%m-%d') }}{{ messages[0].content }}");
+  const ChatTemplate own = chat({.now = 1'700'000'000});
+  EXPECT_TRUE(own.says_the_date());
+  const std::vector<Message> conversation{{.role = Role::user, .content = "!"}};
+  EXPECT_THAT(shown(own.render(conversation)), ::testing::StartsWith("2023-11-1"));
+}
+
 TEST_F(OwnTemplates, ErrorsSayWhereAndWhatToDo) {
   use("turns");
   const auto refused = [&](const std::vector<Message>& conversation, RenderOptions options = {}) {

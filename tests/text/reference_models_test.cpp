@@ -63,7 +63,7 @@ TEST(Qwen3, EveryRecordedText) {
 TEST(Qwen3, EveryRecordedConversation) {
   const auto data = folder_of("LAZYTRAIN_TEST_DATA");
   if (!data) GTEST_SKIP() << "LAZYTRAIN_TEST_DATA is not set";
-  const auto own = FolderTemplate::find(*data / "tokenizers" / "qwen3");
+  const auto own = FolderTemplate::find(*data / "tokenizers" / "qwen3", 0);
   ASSERT_TRUE(own);
   std::ifstream lines(*data / "goldens" / "chat_template" / "qwen3.jsonl");
   int conversations = 0;
@@ -168,7 +168,7 @@ TEST(SmolLm2, TheFoldersTemplateGivesTheIdsOfTheBuiltInOne) {
        {.role = Role::assistant, .content = "\n\n<|im_start|>assistant\n  x "}},
   };
   for (const bool mask_history : {false, true}) {
-    const TemplateSettings settings{.mask_history = mask_history, .enable_thinking = {}};
+    const TemplateSettings settings{.mask_history = mask_history, .enable_thinking = {}, .now = {}};
     const ChatTemplate own = choose_template(*folder, {}, tokenizer, settings).chat_template;
     const ChatTemplate built_in = ChatTemplate::named("smollm2", tokenizer, settings);
     EXPECT_EQ(own.stop_ids(), built_in.stop_ids());

@@ -170,6 +170,21 @@ TEST(RunConfig, WhatIsNotSupportedIsSaidInASentence) {
   EXPECT_THAT(error_of("quantization_bit: 4\n"), HasSubstr("quantised"));
 }
 
+TEST(RunConfig, KeysOfTheTemplate) {
+  const RunConfig config =
+      parse_run_config(
+          "mask_history: true\nenable_thinking: false\ntemplate_date: 2026-01-31\ntemplate: model\n",
+          "run.yaml", {})
+          .config;
+  EXPECT_TRUE(config.mask_history);
+  EXPECT_EQ(config.enable_thinking, false);
+  EXPECT_EQ(config.template_date, "2026-01-31");
+  EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml", {}).config, config);
+  EXPECT_EQ(parse_run_config("enable_thinking: null\n", "run.yaml", {}).config, RunConfig{});
+  EXPECT_EQ(parse_run_config("enable_thinking: yes\n", "run.yaml", {}).config.enable_thinking, true);
+  EXPECT_THAT(error_of("enable_thinking: maybe\n"), HasSubstr("'maybe' is neither true nor false"));
+}
+
 TEST(RunConfig, HarmlessForeignKeysGiveANotice) {
   const LoadedRunConfig loaded = parse_run_config(
       "gradient_checkpointing: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\nfp16: "
