@@ -55,7 +55,8 @@ void choose(EvalSet& set, const RunConfig& config, std::int64_t limit) {
   if (limit > 0 && limit < std::ssize(set.used)) set.used.resize(static_cast<std::size_t>(limit));
 }
 
-EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, ThreadPool& pool) {
+EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, bool loss_only,
+             ThreadPool& pool) {
   const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
   if (names.empty()) fail(ExitCode::usage, "eval needs eval_dataset (or dataset) to evaluate on");
   std::string joined;
@@ -66,10 +67,19 @@ EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit,
   const TokenizeOptions options{.cutoff_len = config.cutoff_len,
                                 .overlong = parse_overlong(config.overlong),
                                 .train_on_prompt = config.train_on_prompt,
-                                .max_samples = first_ones ? std::optional(limit) : config.max_samples};
+                                .max_samples = first_ones ? std::optional(limit) : config.max_samples,
+                                .on_bad_sample = parse_on_bad_sample(config.on_bad_sample)};
   set.dataset = tokenize(
-      find_datasets(joined, config.dataset_dir), text.chat_template, options, pool, [&](Sample&& sample) {
+      find_datasets(joined, config.dataset_dir), text.templates(), options, pool, [&](Sample&& sample) {
         Problem problem;
+        if (sample.whole_text) {
+          if (!loss_only)
+            fail(ExitCode::usage,
+                 "the evaluation dataset has plain text, which asks nothing that could be answered; give "
+                 "--loss-only");
+          set.problems.push_back(std::move(problem));
+          return;
+        }
         problem.reference = sample.messages.back().content;
         sample.messages.pop_back();
         problem.question = sample.messages.back().content;
@@ -136,7 +146,7 @@ int run(const Options& options) {
   require_positions(config, architecture);
   ThreadPool pool(worker_threads(config));
   const ModelText text = load_model_text(config);
-  const EvalSet set = load(config, text, options.samples, pool);
+  const EvalSet set = load(config, text, options.samples, options.loss_only, pool);
 
   GenerationRequest request{
       .prompts = {}, .max_new_tokens = config.max_new_tokens, .stop_ids = text.chat_template.stop_ids()};

@@ -27,12 +27,20 @@ std::string keys_of(const nlohmann::json& record) {
 
 }  // namespace
 
-DatasetReader::DatasetReader(const DatasetSource& source, std::optional<std::int64_t> max_samples)
-    : stream_(source.file) {
+OnBadSample parse_on_bad_sample(const std::string& text) {
+  if (text == "error") return OnBadSample::error;
+  if (text == "skip") return OnBadSample::skip;
+  fail(ExitCode::usage, "on_bad_sample is {}: use error or skip", in_quotes(text));
+}
+
+DatasetReader::DatasetReader(const DatasetSource& source, std::optional<std::int64_t> max_samples,
+                             OnBadSample on_bad_sample)
+    : on_bad_sample_(on_bad_sample), stream_(source.file) {
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
   limit_ = std::min(max_samples.value_or(kNoLimit), source.num_samples.value_or(kNoLimit));
   report_.name = source.name;
   report_.file = source.file.string();
+  report_.kind = stream_.kind();
   if (source.layout) layout_ = std::make_shared<RecordLayout>(*source.layout);
 }
 
@@ -67,8 +75,15 @@ DatasetReader::Converted DatasetReader::convert(Record&& record) const {
 
 bool DatasetReader::take(Converted& converted) {
   const JsonRecord& raw = converted.raw;
-  if (!raw.good()) stream_.fail_bad(raw, "; correct or remove it");
+  if (!raw.good() && on_bad_sample_ == OnBadSample::error)
+    stream_.fail_bad(raw, "; correct or remove it, or set on_bad_sample: skip");
   ++report_.records;
+  if (!raw.good()) {
+    ++report_.malformed;
+    if (report_.rejections.size() < kShownRejections)
+      report_.rejections.push_back(fmt::format("{}:{}: {}", report_.file, raw.line, raw.reason));
+    return false;
+  }
   report_.replaced += raw.replaced;
   if (converted.conversion.sample) {
     ++report_.accepted;
@@ -91,7 +106,8 @@ DatasetReport DatasetReader::finish() {
     const std::string first = report_.rejections.empty() ? "" : " (" + report_.rejections.front() + ")";
     fail(ExitCode::data,
          "{}: no valid sample: of {} records {} are empty and {} are unusable{}; expected are the keys {}",
-         report_.file, report_.records, report_.empty, report_.rejected, first, expected_keys());
+         report_.file, report_.records, report_.empty, report_.rejected + report_.malformed, first,
+         expected_keys());
   }
   return report_;
 }
@@ -108,15 +124,16 @@ DatasetReport read_dataset(const DatasetSource& source, std::optional<std::int64
 }
 
 std::string DatasetReport::summary() const {
-  std::string text = fmt::format("{}: {} of {} records, format {}{}\n", file, accepted, records, layout,
-                                 layout_found ? " (found by its keys)" : "");
+  std::string text = fmt::format("{}: {}, {} of {} records, format {}{}\n", file, kind, accepted, records,
+                                 layout, layout_found ? " (found by its keys)" : "");
   if (empty > 0) text += fmt::format("{}: {} records are empty: skipped\n", file, empty);
   if (replaced > 0) text += fmt::format("{}: {} invalid characters became U+FFFD\n", file, replaced);
-  if (rejected > 0) {
-    text += fmt::format("{}: {} records are unusable: skipped\n", file, rejected);
+  if (malformed > 0) text += fmt::format("{}: {} records are malformed: skipped\n", file, malformed);
+  if (rejected > 0) text += fmt::format("{}: {} records are unusable: skipped\n", file, rejected);
+  if (const std::int64_t all = rejected + malformed; all > 0) {
     for (const std::string& rejection : rejections) text += "  " + rejection + "\n";
-    if (static_cast<std::size_t>(rejected) > rejections.size()) {
-      text += fmt::format("  and {} more\n", static_cast<std::size_t>(rejected) - rejections.size());
+    if (static_cast<std::size_t>(all) > rejections.size()) {
+      text += fmt::format("  and {} more\n", static_cast<std::size_t>(all) - rejections.size());
     }
   }
   return text;

@@ -53,6 +53,7 @@ const json* object_of(const json& object, const char* key, const std::string& wh
 
 RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags, Formatting formatting) {
   RecordLayout layout = known_layouts()[formatting == Formatting::alpaca ? 1 : 3];
+  layout.usual_roles = tags == nullptr;
   layout.name = formatting == Formatting::alpaca ? "alpaca columns of dataset_info.json"
                                                  : "sharegpt columns of dataset_info.json";
   const auto set = [&](const json* object, const char* key, const char* group, std::string& value) {
@@ -61,9 +62,28 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
   };
   if (columns != nullptr) {
     const std::string where = entry.where + ": columns";
+    for (const char* key : {"chosen", "rejected", "kto_tag"}) {
+      if (columns->contains(key))
+        fail(ExitCode::data, "{}: {} is for ranking datasets: only supervised fine-tuning is supported",
+             where, key);
+    }
+    for (const char* key : {"images", "videos", "audios"}) {
+      if (columns->contains(key))
+        fail(ExitCode::data, "{}: {}: only text can be trained on; take a dataset without them", where, key);
+    }
     refuse_unknown_keys(*columns, where,
-                        std::array<std::string_view, 7>{"prompt", "query", "response", "system", "history",
-                                                        "messages", "tools"});
+                        std::array<std::string_view, 8>{"prompt", "query", "response", "system", "history",
+                                                        "messages", "tools", "text"});
+    if (const auto text = text_of(*columns, "text", where)) {
+      if (columns->size() > 1)
+        fail(ExitCode::data, "{}: text is learned as a whole, so no other column can be named beside it",
+             where);
+      layout = *std::find_if(known_layouts().begin(), known_layouts().end(),
+                             [](const RecordLayout& known) { return known.formatting == Formatting::text; });
+      layout.text = *text;
+      layout.name = "text column of dataset_info.json";
+      return layout;
+    }
     // As in LLaMA-Factory: where columns are named at all, those that are not named do not exist.
     layout.query = layout.system = layout.history = layout.tools = "";
     if (formatting == Formatting::alpaca) layout.prompt = layout.response = "";
@@ -117,6 +137,11 @@ DatasetSource read_entry(const std::string& name, const Entry& entry, const fs::
   if (!file_name || file_name->empty()) fail(ExitCode::data, "{}: file_name is missing", entry.where);
 
   DatasetSource source{.name = name, .file = dataset_dir / *file_name, .layout = {}, .num_samples = {}};
+  for (const char* key : {"split", "subset", "folder"}) {
+    if (entry.value.contains(key))
+      source.notices.push_back(
+          fmt::format("{}: {} changes nothing: file_name is read as it stands", entry.where, key));
+  }
   source.entry = entry.value.dump(-1, ' ', false, json::error_handler_t::replace);
   const json* columns = object_of(entry.value, "columns", entry.where);
   const json* tags = object_of(entry.value, "tags", entry.where);

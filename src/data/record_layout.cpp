@@ -172,6 +172,28 @@ std::string calls_of(const json& item, bool content_is_call, const std::string& 
   return ordered.text_of(*calls, place / "tool_calls");
 }
 
+Conversion from_text(const json& record, const RecordLayout& layout) {
+  std::string fault;
+  const std::string* text = required_text(record, layout.text, fault);
+  if (text == nullptr) return rejected(fault);
+  if (blank(*text)) return empty(fmt::format("{} is empty", in_quotes(layout.text)));
+  Conversion result = finished(record, {{.role = Role::assistant, .content = *text}});
+  result.sample->whole_text = true;
+  return result;
+}
+
+// The role as the layout spells it, where the record has another usual word for it.
+const std::string& role_of(const std::string& word, const RecordLayout& layout) {
+  if (!layout.usual_roles) return word;
+  const auto is_one_of = [&](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  if (is_one_of({"user", "human", "prompter"})) return layout.user_tag;
+  if (is_one_of({"assistant", "gpt", "model", "bot", "chatgpt"})) return layout.assistant_tag;
+  if (is_one_of({"tool", "observation", "function", "ipython"})) return layout.tool_tag;
+  return word;
+}
+
 Conversion from_messages(const json& record, const RecordLayout& layout, Ordered ordered) {
   std::string fault, tools;
   const std::string* system = optional_text(record, layout.system, fault);
@@ -190,8 +212,9 @@ Conversion from_messages(const json& record, const RecordLayout& layout, Ordered
     ++number;
     if (!item.is_object())
       return rejected(fmt::format("message {} is {}, not an object", number, kind_of(item)));
-    const std::string* role = required_text(item, layout.role_tag, fault);
-    if (role == nullptr) return rejected(fmt::format("message {}: {}", number, fault));
+    const std::string* word = required_text(item, layout.role_tag, fault);
+    if (word == nullptr) return rejected(fmt::format("message {}: {}", number, fault));
+    const std::string* role = &role_of(*word, layout);
     const bool is_call = !layout.function_tag.empty() && *role == layout.function_tag;
     const bool answers = *role == layout.assistant_tag || is_call;
     const bool has_calls = answers && item.contains("tool_calls");
@@ -215,7 +238,7 @@ Conversion from_messages(const json& record, const RecordLayout& layout, Ordered
       const std::string& tag = expected == Role::user   ? layout.user_tag
                                : expected == Role::tool ? layout.tool_tag
                                                         : layout.assistant_tag;
-      return rejected(fmt::format("message {}: the role is {} where {} must follow", number, in_quotes(*role),
+      return rejected(fmt::format("message {}: the role is {} where {} must follow", number, in_quotes(*word),
                                   in_quotes(tag)));
     }
     Message message{.role = is_tool   ? Role::tool
@@ -270,6 +293,17 @@ RecordLayout conversation(std::string name, std::string messages, std::string ro
   layout.assistant_tag = std::move(assistant);
   layout.system_tag = "system";
   layout.system = "system";
+  layout.tool_tag = "observation";
+  layout.function_tag = "function_call";
+  layout.usual_roles = true;
+  return layout;
+}
+
+RecordLayout whole_text(std::string name, std::string key) {
+  RecordLayout layout;
+  layout.name = std::move(name);
+  layout.formatting = Formatting::text;
+  layout.text = std::move(key);
   return layout;
 }
 
@@ -279,6 +313,8 @@ std::vector<RecordLayout> make_known_layouts() {
       columns("alpaca", "instruction", "input", "output"),
       conversation("messages", "messages", "role", "content", "user", "assistant"),
       conversation("sharegpt", "conversations", "from", "value", "human", "gpt"),
+      columns("prompt-completion", "prompt", "", "completion"),
+      whole_text("text", "text"),
   };
   layouts[1].system = "system";
   layouts[1].history = "history";
@@ -301,20 +337,22 @@ std::optional<RecordLayout> find_layout(const json& record) {
   for (const RecordLayout& layout : known_layouts()) {
     const bool fits = layout.formatting == Formatting::alpaca
                           ? record.contains(layout.prompt) && record.contains(layout.response)
-                          : record.contains(layout.messages);
+                      : layout.formatting == Formatting::sharegpt ? record.contains(layout.messages)
+                                                                  : record.contains(layout.text);
     if (fits) return layout;
   }
   return std::nullopt;
 }
 
 std::string expected_keys() {
-  return "query and response, or instruction and output, or messages (of role and content), or conversations "
-         "(of "
-         "from and value); other keys can be named under \"columns\" in dataset_info.json";
+  return "query and response, or instruction and output, or prompt and completion, or text, or messages (of "
+         "role and content), or conversations (of from and value); other keys can be named under \"columns\" "
+         "in dataset_info.json";
 }
 
 Conversion to_sample(const json& record, const RecordLayout& layout, std::string_view text) {
   if (!record.is_object()) return rejected(fmt::format("the record is {}, not an object", kind_of(record)));
+  if (layout.formatting == Formatting::text) return from_text(record, layout);
   return layout.formatting == Formatting::alpaca ? from_columns(record, layout, Ordered(text))
                                                  : from_messages(record, layout, Ordered(text));
 }

@@ -1,4 +1,4 @@
-// How a dataset's records spell a conversation, and the conversion of one record into a sample. Four layouts
+// How a dataset's records spell a conversation, and the conversion of one record into a sample. Six layouts
 // are known by their keys; dataset_info.json can describe others in LLaMA-Factory's terms (columns and tags).
 #pragma once
 
@@ -18,14 +18,16 @@ namespace lazytrain {
 struct Sample {
   std::vector<Message> messages;
   std::string tools;  // a JSON list of what the assistant may call; empty: none
+  bool whole_text = false;  // no conversation: the one message is text to be learned from its beginning
   std::string
       original_question;  // of a rephrased problem: what must not be split over training and validation
   std::int64_t line = 0;  // where the record begins in its file, 1-based
 };
 
 enum class Formatting : std::uint8_t {
-  alpaca,   // a prompt with an optional query, and a response, each under a key of its own
-  sharegpt  // a list of messages, each with a role and a content
+  alpaca,    // a prompt with an optional query, and a response, each under a key of its own
+  sharegpt,  // a list of messages, each with a role and a content
+  text       // one text under a key of its own, all of which is learned
 };
 
 // Empty key = records have no such thing.
@@ -34,17 +36,20 @@ struct RecordLayout {
   Formatting formatting = Formatting::alpaca;
   // alpaca: the user says prompt + "\n" + query; history = [[user, assistant], ...] before that.
   std::string prompt, query, response, history;
-  // sharegpt: the list, and the spelling of its items.
+  // sharegpt: the list, and the spelling of its items. Tools' results and calls are known so that they can
+  // be named.
   std::string messages, role_tag, content_tag, user_tag, assistant_tag, system_tag;
   std::string tool_tag;  // the role of what a tool says
   std::string
       function_tag;  // the role of an assistant whose content is a call, {"name": ..., "arguments": ...}
+  bool usual_roles = false;  // user, human, assistant, gpt... count as user_tag and assistant_tag
+  std::string text;          // text: its key
   // both
   std::string system, tools;
 };
 
-// metamath (query, response), alpaca (instruction, input, output, system, history), messages (role, content)
-// and sharegpt (conversations of from, value).
+// metamath (query, response), alpaca (instruction, input, output, system, history), messages (role, content),
+// sharegpt (conversations of from, value), prompt-completion (prompt, completion) and text (text).
 [[nodiscard]] const std::vector<RecordLayout>& known_layouts();
 
 // The first known layout whose required keys the record has; nullopt where it fits none.

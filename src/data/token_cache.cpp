@@ -68,9 +68,9 @@ std::uint64_t program_hash() {
 // A new option or setting does not compile until it has its place here: a cache that ignored it would be
 // wrong.
 std::string options_text(const TokenizeOptions& options) {
-  const auto& [cutoff_len, overlong, train_on_prompt, max_samples] = options;
-  return fmt::format("{} {} {} {}", cutoff_len, static_cast<int>(overlong), train_on_prompt,
-                     max_samples.value_or(0));
+  const auto& [cutoff_len, overlong, train_on_prompt, max_samples, on_bad_sample] = options;
+  return fmt::format("{} {} {} {} {}", cutoff_len, static_cast<int>(overlong), train_on_prompt,
+                     max_samples.value_or(0), static_cast<int>(on_bad_sample));
 }
 
 std::string template_text(const ChatTemplate& chat_template) {
@@ -87,10 +87,10 @@ std::string template_text(const ChatTemplate& chat_template) {
 }
 
 std::uint64_t key_of(const TokenCache& cache, const std::vector<DatasetSource>& sources,
-                     const std::vector<Version>& versions, const ChatTemplate& chat_template,
+                     const std::vector<Version>& versions, const DatasetTemplates& templates,
                      const TokenizeOptions& options) {
   std::string text = fmt::format("{} {:016x} {:016x} {} {}\n", kGeneration, program_hash(), cache.tokenizer,
-                                 template_text(chat_template), options_text(options));
+                                 template_text(templates.conversation), options_text(options));
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const DatasetSource& source = sources[i];
     std::error_code ignored;
@@ -148,7 +148,7 @@ std::unique_ptr<TokenCacheWriter> new_file(const fs::path& path, std::uint64_t k
 }
 
 TokenizedDataset tokenize_to(const fs::path& path, std::uint64_t key, const std::vector<Version>& versions,
-                             const std::vector<DatasetSource>& sources, const ChatTemplate& chat_template,
+                             const std::vector<DatasetSource>& sources, const DatasetTemplates& templates,
                              const TokenizeOptions& options, ThreadPool& pool,
                              const TokenizeProgress& progress) {
   const auto writer = new_file(path, key);
@@ -161,7 +161,7 @@ TokenizedDataset tokenize_to(const fs::path& path, std::uint64_t key, const std:
   };
   TokenizedDataset dataset =
       tokenize_into([&](const EncodedSample& sample) { guarded([&] { writer->add(sample); }); }, sources,
-                    chat_template, options, pool, {}, progress);
+                    templates, options, pool, {}, progress);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (version_of(sources[i].file) != versions[i])
       fail(ExitCode::data, "{}: the file was changed while it was read; start again when it is complete",
@@ -187,12 +187,12 @@ std::uint64_t tokenizer_files_hash(const fs::path& model_folder) {
 }
 
 TokenizedDataset tokenize_cached(const TokenCache& cache, const std::vector<DatasetSource>& sources,
-                                 const ChatTemplate& chat_template, const TokenizeOptions& options,
+                                 const DatasetTemplates& templates, const TokenizeOptions& options,
                                  ThreadPool& pool, const std::function<void(const std::string&)>& notice,
                                  const TokenizeProgress& progress) {
   std::vector<Version> versions;
   for (const DatasetSource& source : sources) versions.push_back(version_of(source.file));
-  const std::uint64_t key = key_of(cache, sources, versions, chat_template, options);
+  const std::uint64_t key = key_of(cache, sources, versions, templates, options);
   const fs::path path = cache.folder / fmt::format("{:016x}.tokens", key);
   if (!cache.overwrite && !is_missing(path)) {
     std::string reason;
@@ -207,14 +207,13 @@ TokenizedDataset tokenize_cached(const TokenCache& cache, const std::vector<Data
     notice(fmt::format("the cache {} is damaged ({}): the data is tokenised again", path.string(), reason));
   }
   try {
-    TokenizedDataset dataset =
-        tokenize_to(path, key, versions, sources, chat_template, options, pool, progress);
+    TokenizedDataset dataset = tokenize_to(path, key, versions, sources, templates, options, pool, progress);
     tidy(cache.folder, path);
     return dataset;
   } catch (const NotWritten& failure) {
     notice(fmt::format("the tokens are not cached, and stay in memory: {}", failure.reason));
   }
-  return tokenize(sources, chat_template, options, pool, {}, progress);
+  return tokenize(sources, templates, options, pool, {}, progress);
 }
 
 }  // namespace lazytrain

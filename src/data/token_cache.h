@@ -29,7 +29,7 @@ struct TokenCache {
 // as on what was found. Error(data) also where a data file changes while it is read.
 [[nodiscard]] TokenizedDataset tokenize_cached(const TokenCache& cache,
                                                const std::vector<DatasetSource>& sources,
-                                               const ChatTemplate& chat_template,
+                                               const DatasetTemplates& templates,
                                                const TokenizeOptions& options, ThreadPool& pool,
                                                const std::function<void(const std::string&)>& notice,
                                                const TokenizeProgress& progress = {});

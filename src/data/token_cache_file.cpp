@@ -40,17 +40,19 @@ std::uint64_t padded(std::uint64_t bytes) {
 }
 
 json to_json(const DatasetReport& report) {
-  return {{"name", report.name},         {"file", report.file},
-          {"layout", report.layout},     {"layout_found", report.layout_found},
-          {"records", report.records},   {"accepted", report.accepted},
-          {"empty", report.empty},       {"rejected", report.rejected},
-          {"replaced", report.replaced}, {"rejections", report.rejections}};
+  return {
+      {"name", report.name},           {"file", report.file},         {"kind", report.kind},
+      {"malformed", report.malformed}, {"layout", report.layout},     {"layout_found", report.layout_found},
+      {"records", report.records},     {"accepted", report.accepted}, {"empty", report.empty},
+      {"rejected", report.rejected},   {"replaced", report.replaced}, {"rejections", report.rejections}};
 }
 
 DatasetReport report_from(const json& value) {
   DatasetReport report;
   value.at("name").get_to(report.name);
   value.at("file").get_to(report.file);
+  value.at("kind").get_to(report.kind);
+  value.at("malformed").get_to(report.malformed);
   value.at("layout").get_to(report.layout);
   value.at("layout_found").get_to(report.layout_found);
   value.at("records").get_to(report.records);

@@ -1,7 +1,7 @@
 // A file of tokenised samples: header (8 letters, u64 key), all samples' bytes (data/tokenized_samples.h),
-// their places as u64, what is known of the dataset as JSON, and a trailer with the sizes of these three parts
-// and the XXH3-64 of all before it and of the sizes. In native byte order: it is never carried to another
-// machine.
+// their places as u64, what is known of the dataset as JSON, and a trailer with the sizes of these three
+// parts and the XXH3-64 of all before it and of the sizes. In native byte order: it is never carried to
+// another machine.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ std::uint64_t group_of(const Sample& sample) {
   if (!sample.original_question.empty()) return hash(sample.original_question);
   std::uint64_t group = 0;
   for (const Message& message : sample.messages) {
-    if (message.role == Role::user) group = group * 31 + hash(message.content);
+    if (message.role == Role::user || sample.whole_text) group = group * 31 + hash(message.content);
   }
   return group;
 }
@@ -59,9 +59,9 @@ struct WorkedPiece {
 // Reads, works and counts for one file.
 class Collector {
  public:
-  Collector(DatasetReader& reader, const ChatTemplate& chat_template, const TokenizeOptions& options,
+  Collector(DatasetReader& reader, const DatasetTemplates& templates, const TokenizeOptions& options,
             TokenizedDataset& result)
-      : reader_(reader), template_(chat_template), options_(options), result_(result) {}
+      : reader_(reader), templates_(templates), options_(options), result_(result) {}
 
   bool read(Piece& piece) {
     std::size_t bytes = 0;
@@ -101,6 +101,14 @@ class Collector {
  private:
   [[nodiscard]] bool too_long(std::int64_t length) const { return length > options_.cutoff_len; }
 
+  const ChatTemplate& template_of(const Sample& sample) const {
+    if (!sample.whole_text) return templates_.conversation;
+    if (templates_.text == nullptr)
+      fail(ExitCode::data,
+           "a text needs a token that ends it, and no eos_token is named beside the tokenizer");
+    return *templates_.text;
+  }
+
   Worked work_on(DatasetReader::Record&& record) const {
     Worked worked;
     worked.record = reader_.convert(std::move(record));
@@ -108,7 +116,7 @@ class Collector {
     const Sample& sample = *worked.record.conversion.sample;
     Rendered rendered;
     try {
-      rendered = template_.render(sample.messages, {.tools = sample.tools});
+      rendered = template_of(sample).render(sample.messages, {.tools = sample.tools});
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       worked.refused =
@@ -156,7 +164,7 @@ class Collector {
   }
 
   DatasetReader& reader_;
-  const ChatTemplate& template_;
+  const DatasetTemplates& templates_;
   const TokenizeOptions& options_;
   TokenizedDataset& result_;
   std::int64_t kept_ = 0;
@@ -177,18 +185,18 @@ Overlong parse_overlong(const std::string& text) {
   fail(ExitCode::usage, "overlong is {}: use drop, truncate or error", in_quotes(text));
 }
 
-TokenizedDataset tokenize(const std::vector<DatasetSource>& sources, const ChatTemplate& chat_template,
+TokenizedDataset tokenize(const std::vector<DatasetSource>& sources, const DatasetTemplates& templates,
                           const TokenizeOptions& options, ThreadPool& pool,
                           const std::function<void(Sample&&)>& keep, const TokenizeProgress& progress) {
   TokenizedSamples samples;
   TokenizedDataset result = tokenize_into([&](const EncodedSample& sample) { samples.add(sample); }, sources,
-                                          chat_template, options, pool, keep, progress);
+                                          templates, options, pool, keep, progress);
   result.samples = std::move(samples);
   return result;
 }
 
 TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& sink,
-                               const std::vector<DatasetSource>& sources, const ChatTemplate& chat_template,
+                               const std::vector<DatasetSource>& sources, const DatasetTemplates& templates,
                                const TokenizeOptions& options, ThreadPool& pool,
                                const std::function<void(Sample&&)>& keep, const TokenizeProgress& progress) {
   if (options.cutoff_len < 2) {
@@ -204,8 +212,8 @@ TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& 
   for (const DatasetSource& source : sources) all += size_of(source);
   for (const DatasetSource& source : sources) {
     const std::string file = source.file.string();
-    DatasetReader reader(source, options.max_samples);
-    Collector collector(reader, chat_template, options, result);
+    DatasetReader reader(source, options.max_samples, options.on_bad_sample);
+    Collector collector(reader, templates, options, result);
     using Work = OrderedWork<Piece, WorkedPiece>;
     const Work::Stages stages{.read = [&](Piece& piece) { return collector.read(piece); },
                               .work = [&](Piece&& piece) { return collector.work(std::move(piece)); },

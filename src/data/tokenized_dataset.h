@@ -28,6 +28,18 @@ struct TokenizeOptions {
   Overlong overlong = Overlong::drop;
   bool train_on_prompt = false;
   std::optional<std::int64_t> max_samples = {};  // of each dataset, the first valid ones
+  OnBadSample on_bad_sample = OnBadSample::error;
+};
+
+// How samples are written.
+struct DatasetTemplates {
+  // NOLINTNEXTLINE(google-explicit-constructor): most datasets have conversations only
+  DatasetTemplates(const ChatTemplate& for_conversations, const ChatTemplate* for_text = nullptr)
+      : conversation(for_conversations), text(for_text) {}
+  const ChatTemplate& conversation;
+  // Of samples that are one text: a template that puts nothing around the assistant's message but the
+  // beginning and end of a text ("plain"). Null: such samples are refused.
+  const ChatTemplate* text;
 };
 
 struct TokenizedDataset {
@@ -54,13 +66,13 @@ using TokenizeProgress = std::function<void(std::uint64_t done, std::uint64_t al
 // and where nothing is left to train on. `keep`, where given, sees every sample that was kept (evaluation
 // needs the text). The samples are in memory; data/token_cache.h has them in a file.
 [[nodiscard]] TokenizedDataset tokenize(const std::vector<DatasetSource>& sources,
-                                        const ChatTemplate& chat_template, const TokenizeOptions& options,
+                                        const DatasetTemplates& templates, const TokenizeOptions& options,
                                         ThreadPool& pool, const std::function<void(Sample&&)>& keep = {},
                                         const TokenizeProgress& progress = {});
 // The same with the samples handed to `sink` in order; those of the result stay empty.
 [[nodiscard]] TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& sink,
                                              const std::vector<DatasetSource>& sources,
-                                             const ChatTemplate& chat_template,
+                                             const DatasetTemplates& templates,
                                              const TokenizeOptions& options, ThreadPool& pool,
                                              const std::function<void(Sample&&)>& keep = {},
                                              const TokenizeProgress& progress = {});

@@ -168,7 +168,7 @@ void JsonStream::fail_bad(const JsonRecord& record, const std::string& advice) c
   if (layout_ == Layout::array) fail_at(offset, "in the record that starts here: " + record.reason + advice);
   const std::size_t before = offset == 0 ? std::string_view::npos : text_.rfind('\n', offset - 1);
   const std::size_t column = offset - (before == std::string_view::npos ? 0 : before + 1);
-  fail(ExitCode::data, "{}:{}:{}: not JSON: {}{}", path_.string(), record.line,
+  fail(ExitCode::data, "{}:{}:{}: {}{}", path_.string(), record.line,
        static_cast<std::int64_t>(column) + std::max<std::int64_t>(record.fault_column, 1), record.reason,
        advice);
 }

@@ -39,6 +39,7 @@ struct RunConfig {
   std::optional<std::string> template_date;               // YYYY-MM-DD; not set: today
   std::string overlong = "drop";                          // drop | truncate | error
   bool overwrite_cache = false;
+  std::string on_bad_sample = "error";                    // error | skip
   std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads
 
   // output

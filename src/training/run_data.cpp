@@ -5,6 +5,7 @@
 #include <array>
 #include <ctime>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -23,13 +24,17 @@ TokenizedDataset read(const std::vector<std::string>& names, const RunConfig& co
   const TokenizeOptions options{.cutoff_len = config.cutoff_len,
                                 .overlong = parse_overlong(config.overlong),
                                 .train_on_prompt = config.train_on_prompt,
-                                .max_samples = config.max_samples};
+                                .max_samples = config.max_samples,
+                                .on_bad_sample = parse_on_bad_sample(config.on_bad_sample)};
+  const std::vector<DatasetSource> sources = find_datasets(names, config.dataset_dir);
+  for (const DatasetSource& source : sources) {
+    for (const std::string& line : source.notices) notice(line);
+  }
   const TokenCache cache{
       .folder = cache_folder() / "tokens", .overwrite = config.overwrite_cache, .tokenizer = text.files};
   ReadingProgress progress(reading_progress_options());
   TokenizedDataset dataset = tokenize_cached(
-      cache, find_datasets(names, config.dataset_dir), text.chat_template, options, pool, notice,
-      [&](std::uint64_t done, std::uint64_t all) {
+      cache, sources, text.templates(), options, pool, notice, [&](std::uint64_t done, std::uint64_t all) {
         if (stop && stop())
           fail(ExitCode::interrupted, "stopped by a signal while the data was read; nothing was trained");
         progress.update(done, all);
@@ -68,7 +73,10 @@ ModelText load_model_text(const std::string& folder, const std::optional<std::st
   const std::uint64_t files = tokenizer_files_hash(folder);
   Tokenizer tokenizer = Tokenizer::load(folder);
   ChosenTemplate chosen = choose_template(folder, wish, tokenizer, settings);
-  return {std::move(tokenizer), std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files};
+  std::optional<ChatTemplate> text_template;
+  if (tokenizer.end_of_text()) text_template = ChatTemplate::named("plain", tokenizer);
+  return {std::move(tokenizer),     std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files,
+          std::move(text_template)};
 }
 
 std::string today() {

@@ -21,10 +21,14 @@ namespace lazytrain {
 struct ModelText {
   Tokenizer tokenizer;
   ChatTemplate chat_template;
-  std::string template_reason;  // why this template, to be printed
-  std::int64_t vocabulary = 0;  // tokens that the model knows
-  std::uint64_t files = 0;      // hash of the files that this was read from
+  std::string template_reason;                     // why this template, to be printed
+  std::int64_t vocabulary = 0;                     // tokens that the model knows
+  std::uint64_t files = 0;                         // hash of the files that this was read from
+  std::optional<ChatTemplate> text_template = {};  // of plain text; none where no token ends a text
 
+  [[nodiscard]] DatasetTemplates templates() const {
+    return {chat_template, text_template ? &*text_template : nullptr};
+  }
   // Error(model_file) where the tokenizer made a token that the model has no embedding for.
   void require_known(std::span<const std::int32_t> ids) const;
 };

@@ -55,7 +55,7 @@ TEST(Dataset, MetaMathArrayWithItsQuestionsAndLines) {
   const Loaded loaded = load(file);
   EXPECT_EQ(loaded.report.layout, "metamath");
   EXPECT_EQ(loaded.report.summary(),
-            file.string() + ": 2 of 2 records, format metamath (found by its keys)\n");
+            file.string() + ": a JSON array, 2 of 2 records, format metamath (found by its keys)\n");
   ASSERT_EQ(loaded.samples.size(), 2u);
   EXPECT_EQ(shown(loaded.samples[0]), "user: 2+2? | assistant: The answer is: 4");
   EXPECT_EQ(loaded.samples[0].original_question, "2 + 2");
@@ -90,6 +90,83 @@ TEST(Dataset, MessagesAndSharegpt) {
     {"from": "gpt", "value": "A"}, {"from": "human", "value": "V"}, {"from": "gpt", "value": "B"}], "system": "S"}])"));
   EXPECT_EQ(sharegpt.report.layout, "sharegpt");
   EXPECT_EQ(shown(sharegpt.samples.at(0)), "system: S | user: U | assistant: A | user: V | assistant: B");
+}
+
+TEST(Dataset, PromptAndCompletionFromJsonlCsvAndTsv) {
+  const TemporaryFolder folder;
+  for (const auto& [name, content] : std::vector<std::pair<std::string, std::string>>{
+           {"p.jsonl", "{\"prompt\": \"Q, q\", \"completion\": \"A\\nB\"}\n"},
+           {"p.csv", "id,prompt,completion\r\n7,\"Q, q\",\"A\nB\"\r\n"},
+           {"p.tsv", "prompt\tcompletion\nQ, q\t\"A\nB\"\n"}}) {
+    const Loaded loaded = load(folder.write(name, content));
+    EXPECT_EQ(loaded.report.layout, "prompt-completion") << name;
+    ASSERT_EQ(loaded.samples.size(), 1u) << name;
+    EXPECT_EQ(shown(loaded.samples[0]), "user: Q, q | assistant: A\nB") << name;
+  }
+}
+
+TEST(Dataset, TextIsASampleOfItsOwnKind) {
+  const TemporaryFolder folder;
+  const Loaded json =
+      load(folder.write("t.jsonl", "{\"text\": \"One.\"}\n{\"text\": \" \"}\n{\"text\": 3}\n"));
+  EXPECT_EQ(json.report.layout, "text");
+  ASSERT_EQ(json.samples.size(), 1u);
+  EXPECT_TRUE(json.samples[0].whole_text);
+  EXPECT_EQ(shown(json.samples[0]), "assistant: One.");
+  EXPECT_EQ(json.report.empty, 1);
+  EXPECT_EQ(json.report.rejected, 1);
+  const Loaded plain = load(folder.write("t.txt", "One\nparagraph.\n\nAnother.\n"));
+  EXPECT_THAT(plain.report.summary(), HasSubstr("t.txt: text by paragraphs, 2 of 2 records, format text"));
+  EXPECT_EQ(shown(plain.samples.at(0)), "assistant: One\nparagraph.");
+  EXPECT_EQ(plain.samples.at(1).line, 4);
+}
+
+TEST(Dataset, UsualWordsForRolesAreKnownAndToolsAreNamed) {
+  const TemporaryFolder folder;
+  const auto file =
+      folder.write("s.jsonl",
+                   R"({"conversations": [{"from": "user", "value": "U"}, {"from": "assistant", "value": "A"}]}
+{"conversations": [{"from": "system", "value": "S"}, {"from": "human", "value": "U"}, {"from": "gpt", "value": "A"}]}
+{"conversations": [{"from": "human", "value": "U"}, {"from": "function_call", "value": "{}"}]}
+{"conversations": [{"from": "human", "value": "U"}, {"from": "tool", "value": "{}"}]}
+{"conversations": [{"from": "human", "value": "U"}, {"from": "somebody", "value": "A"}]}
+)");
+  const Loaded loaded = load(file);
+  ASSERT_EQ(loaded.samples.size(), 2u);
+  EXPECT_EQ(shown(loaded.samples[0]), "user: U | assistant: A");
+  EXPECT_EQ(shown(loaded.samples[1]), "system: S | user: U | assistant: A");
+  EXPECT_THAT(loaded.report.rejections,
+              ElementsAre(HasSubstr(":3: message 2: the role 'function_call' belongs to tools"),
+                          HasSubstr(":4: message 2: the role 'tool' belongs to tools"),
+                          HasSubstr(":5: message 2: the role is 'somebody' where 'gpt' must follow")));
+}
+
+TEST(Dataset, MalformedRecordsAreSkippedWhereThatIsWished) {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& name, const std::string& content) {
+    const DatasetSource source{
+        .name = "t", .file = folder.write(name, content), .layout = {}, .num_samples = {}};
+    DatasetReader reader(source, {}, OnBadSample::skip);
+    DatasetReader::Record record;
+    while (reader.next(record)) {
+      DatasetReader::Converted converted = reader.convert(std::move(record));
+      (void)reader.take(converted);
+    }
+    return reader.finish();
+  };
+  const std::string good = R"({"prompt": "q", "completion": "r"})";
+  const DatasetReport lines = read("a.jsonl", good + "\n{\"prompt\": \n" + good + "\n");
+  EXPECT_EQ(lines.accepted, 2);
+  EXPECT_EQ(lines.malformed, 1);
+  EXPECT_THAT(lines.summary(), HasSubstr("a.jsonl: 1 records are malformed: skipped\n  "));
+  EXPECT_THAT(lines.rejections, ElementsAre(HasSubstr("a.jsonl:2: not valid JSON")));
+  EXPECT_EQ(read("a.json", "[" + good + ", {\"prompt\": \"q\",}, " + good + "]").malformed, 1);
+  EXPECT_EQ(read("a.csv", "prompt,completion\n1,2\n1,2,3\n4,5\n").malformed, 1);
+  // Where a record of an array ends is not known here, so nothing behind it can be trusted.
+  EXPECT_THAT(
+      error_of(ExitCode::data, [&] { read("b.json", "[" + good + ", {\"prompt\": \"q}, " + good + "]"); }),
+      HasSubstr("b.json:1:"));
+  EXPECT_THAT(error_of(ExitCode::usage, [] { (void)parse_on_bad_sample("ignore"); }), HasSubstr("'ignore'"));
 }
 
 TEST(Dataset, RejectedRecordsAreNamedWithFileLineAndReason) {
@@ -145,7 +222,7 @@ TEST(Dataset, ConversationsMustTakeTurns) {
                           "4: the last message is not from 'assistant'",
                           "5: message 1: the role is 'assistant' where 'user' must follow",
                           "6: message 2: 'content' is a list, not text",
-                          "7: message 2: the role is 'tool' where 'assistant' must follow",
+                          "7: message 2: the role 'tool' belongs to tools, for which templates have no place",
                           "8: message 1: there is no key 'role'", "9: 'messages' is text, not a list"));
   EXPECT_EQ(loaded.report.empty, 3);
   EXPECT_EQ(loaded.report.accepted, 1);
@@ -177,7 +254,7 @@ TEST(Dataset, MalformedJsonEndsTheReading) {
   const TemporaryFolder folder;
   const auto lines =
       folder.write("a.jsonl", "{\"query\": \"q\", \"response\": \"r\"}\n{\"query\": \"q\", }\n");
-  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }), HasSubstr(lines.string() + ":2:16: not JSON"));
+  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }), HasSubstr(lines.string() + ":2:16: not valid JSON"));
   const auto array = folder.write("a.json", "[\n{\"query\": \"q\", \"response\": \"r\"},\n{\"query\": \"q\"");
   EXPECT_THAT(error_of(ExitCode::data, [&] { load(array); }), HasSubstr(array.string() + ":3:1:"));
   error_of(ExitCode::data, [&] { load(folder.path() / "absent.json"); });
@@ -216,6 +293,27 @@ TEST(DatasetInfo, ColumnsAndTagsDescribeAnyRecord) {
   for (int i = 1; i < 4; ++i) EXPECT_EQ(shown(load(sources[i]).samples.at(0)), "user: U | assistant: A") << i;
 }
 
+TEST(DatasetInfo, TextColumnsTagsOfToolsAndKeysOfDownloads) {
+  const TemporaryFolder folder;
+  folder.write("t.csv", "body,id\nSome words.,1\n");
+  folder.write("c.json",
+               R"([{"conversations": [{"from": "me", "value": "U"}, {"from": "call", "value": "A"}]},
+    {"conversations": [{"from": "me", "value": "U"}, {"from": "it", "value": "A"}]}])");
+  folder.write("dataset_info.json", R"({
+    "text": {"file_name": "t.csv", "columns": {"text": "body"}, "split": "train", "subset": "main", "ranking": false},
+    "tools": {"file_name": "c.json", "formatting": "sharegpt",
+              "tags": {"user_tag": "me", "assistant_tag": "it", "function_tag": "call", "observation_tag": "result"}}})");
+  const auto sources = find_datasets("text,tools", folder.path());
+  const Loaded text = load(sources[0]);
+  EXPECT_TRUE(text.samples.at(0).whole_text);
+  EXPECT_EQ(shown(text.samples.at(0)), "assistant: Some words.");
+  EXPECT_THAT(sources[0].notices, ElementsAre(HasSubstr("dataset 'text': split changes nothing"),
+                                              HasSubstr("dataset 'text': subset changes nothing")));
+  const Loaded tools = load(sources[1]);
+  EXPECT_EQ(tools.samples.size(), 1u);
+  EXPECT_THAT(tools.report.rejections, ElementsAre(HasSubstr("the role 'call' belongs to tools")));
+}
+
 TEST(DatasetInfo, APlainFileIsADatasetToo) {
   const TemporaryFolder folder;
   const auto file = folder.write("a.json", R"([{"query": "q", "response": "r"}])");
@@ -248,6 +346,8 @@ TEST(DatasetInfo, EveryFaultIsNamed) {
     "list": [], "number": {"file_name": 3}, "format": {"file_name": "d.json", "formatting": "parquet"},
     "column": {"file_name": "d.json", "columns": {"prompt": "q", "images": "i"}},
     "half": {"file_name": "d.json", "columns": {"prompt": "q"}},
+    "pairs": {"file_name": "d.json", "columns": {"prompt": "q", "chosen": "c", "rejected": "r"}},
+    "texts": {"file_name": "d.json", "columns": {"text": "t", "prompt": "q"}},
     "rank": {"file_name": "d.json", "ranking": true}, "count": {"file_name": "d.json", "num_samples": 0},
     "key": {"file_name": "d.json", "colums": {}}, "tag": {"file_name": "d.json", "tags": {"role": "x"}}})");
   const auto fault = [&](const char* name) {
@@ -259,9 +359,11 @@ TEST(DatasetInfo, EveryFaultIsNamed) {
   EXPECT_THAT(fault("list"), HasSubstr("is not an object"));
   EXPECT_THAT(fault("number"), HasSubstr("file_name must be text"));
   EXPECT_THAT(fault("format"), HasSubstr("formatting is 'parquet'; use alpaca, sharegpt or openai"));
-  EXPECT_THAT(fault("column"), HasSubstr("key 'images' is not supported"));
+  EXPECT_THAT(fault("column"), HasSubstr("images: only text can be trained on"));
   EXPECT_THAT(fault("half"), HasSubstr("columns must name at least prompt and response"));
   EXPECT_THAT(fault("rank"), HasSubstr("is a ranking dataset"));
+  EXPECT_THAT(fault("pairs"), HasSubstr("chosen is for ranking datasets"));
+  EXPECT_THAT(fault("texts"), HasSubstr("text is learned as a whole"));
   EXPECT_THAT(fault("count"), HasSubstr("num_samples must be a whole number above 0"));
   EXPECT_THAT(fault("key"), HasSubstr("key 'colums' is not supported"));
   EXPECT_THAT(fault("tag"), HasSubstr("key 'role' is not supported"));

@@ -104,6 +104,8 @@ TEST_F(Cached, WhateverDecidesTheTokensIsPartOfTheKey) {
   expect_made_anew("train_on_prompt");
   options_.max_samples = 2;
   expect_made_anew("max_samples");
+  options_.on_bad_sample = OnBadSample::skip;
+  expect_made_anew("on_bad_sample");
   num_samples_ = 1;
   expect_made_anew("num_samples");
   entry_ = "{}";

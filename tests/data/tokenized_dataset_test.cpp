@@ -53,6 +53,21 @@ TEST_F(Tokenize, MarksTheResponseAndItsEndOnly) {
   EXPECT_THAT(kept_, SizeIs(1));
 }
 
+// The byte tokenizer knows no end of text, which "plain" needs; another template shows what text gets.
+TEST_F(Tokenize, TextHasATemplateOfItsOwn) {
+  const DatasetSource source{.name = "t",
+                             .file = folder_.write("t.txt", "First.\n\nSecond\nparagraph.\n"),
+                             .layout = {},
+                             .num_samples = {}};
+  const TokenizedDataset data = tokenize({source}, {template_, &template_}, {}, pool_);
+  ASSERT_EQ(data.samples.size(), 2);
+  EXPECT_EQ(show_sample(data.samples[1], tokenizer_, false),
+            "<|im_start|>assistant\n[[Second\nparagraph.<|im_end|>]]");
+  EXPECT_NE(data.samples.group(0), data.samples.group(1));
+  EXPECT_THAT(error_of(ExitCode::data, [&] { (void)tokenize({source}, template_, {}, pool_); }),
+              HasSubstr("2 samples do not suit the template: dropped; "));
+}
+
 TEST_F(Tokenize, TrainOnPromptMarksEverything) {
   const TokenizedDataset data = run(record("2+2?", "4."), {.train_on_prompt = true});
   EXPECT_EQ(data.samples.supervised_tokens(), data.samples.tokens());

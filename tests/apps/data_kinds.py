@@ -1,0 +1,105 @@
+"""Trains on every kind of data file.
+
+data_kinds.py PROGRAM     exit 0 where all of it holds
+"""
+
+import csv
+import json
+import pathlib
+import re
+import sys
+import tempfile
+
+import tiny_run
+
+
+class Cases:
+    def __init__(self, program, work):
+        self.program, self.work = program, work
+        self.failed = self.count = 0
+
+    def check(self, what, holds, detail=""):
+        self.count += 1
+        self.failed += not holds
+        print(f"{'ok  ' if holds else 'FAIL'} {what}{'' if holds else f': {detail}'}", flush=True)
+
+    def train(self, config, name, *changes):
+        return tiny_run.run(self.program, "train", config, f"output_dir={self.work / name}", *changes)
+
+    def model(self, name):
+        return (self.work / name / "model.safetensors").read_bytes()
+
+
+def fingerprint(done):
+    found = re.search(r"fingerprint ([0-9a-f]{16})", done.stdout)
+    return found.group(1) if found else None
+
+
+def write_kinds(folder):
+    """The same records as JSON, JSONL, CSV and TSV."""
+    rows = [{"prompt": f"What is {a}, and {a + 1}?\nThink.", "completion": f"They are \"{a}\"\tand {a + 1}."}
+            for a in range(60)]
+    (folder / "k.json").write_text(json.dumps(rows))
+    (folder / "k.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for suffix, dialect in ((".csv", csv.excel), (".tsv", csv.excel_tab)):
+        with open(folder / f"k{suffix}", "w", newline="") as file:
+            writer = csv.DictWriter(file, ["prompt", "completion"], dialect=dialect)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def kinds(cases, config):
+    folder = cases.work / "data"
+    write_kinds(folder)
+    seen = {}
+    for suffix, word in ((".json", "a JSON array"), (".jsonl", "JSONL"), (".csv", "CSV"), (".tsv", "TSV")):
+        done = cases.train(config, f"kind{suffix}", f"dataset=k{suffix}", "max_steps=1")
+        cases.check(f"{word} is trained on and named", done.returncode == 0 and f"k{suffix}: {word}, 60 of 60 records"
+                    in done.stdout and "format prompt-completion" in done.stdout, done.stdout + done.stderr)
+        seen[word] = fingerprint(done)
+    cases.check("all of them have the same tokens", len(set(seen.values())) == 1 and None not in seen.values(), seen)
+
+
+def plain_text(cases, config):
+    folder = cases.work / "data"
+    (folder / "t.txt").write_text("\n\n".join(f"Paragraph {i}\nof two lines." for i in range(40)))
+    done = cases.train(config, "text", "dataset=t.txt", "max_steps=1")
+    cases.check("a text file is trained on by paragraphs", done.returncode == 0
+                and "t.txt: text by paragraphs, 40 of 40 records, format text" in done.stdout, done.stdout + done.stderr)
+    cases.check("all of a paragraph is learned, without a template",
+                "Paragraph 0\nof two lines." in done.stdout and "assistant" not in
+                done.stdout.split("what it learns to say marked:")[-1].splitlines()[1], done.stdout[-3000:])
+    done = tiny_run.run(cases.program, "eval", config, "dataset=t.txt", "--loss-only")
+    cases.check("its loss can be evaluated", done.returncode == 0 and "loss " in done.stdout, done.stdout + done.stderr)
+    done = tiny_run.run(cases.program, "eval", config, "dataset=t.txt")
+    cases.check("there is nothing to answer in it, which is said", done.returncode == 2 and "--loss-only" in done.stderr,
+                done.stderr)
+
+
+def bad_samples(cases, config):
+    rows = [json.dumps(record) for record in tiny_run.records(40)]
+    (cases.work / "data" / "bad.jsonl").write_text("\n".join(rows[:20] + ['{"query": "a", "resp'] + rows[20:]) + "\n")
+    done = cases.train(config, "bad", "dataset=bad.jsonl", "max_steps=1")
+    cases.check("a malformed line ends the run with its place", done.returncode == 3
+                and re.search(r"bad\.jsonl:21:21: not valid JSON", done.stderr), done.stderr)
+    done = cases.train(config, "skip", "dataset=bad.jsonl", "max_steps=1", "on_bad_sample=skip")
+    cases.check("on_bad_sample: skip counts it", done.returncode == 0 and "bad.jsonl: 1 records are malformed: skipped"
+                in done.stdout, done.stdout + done.stderr)
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory(prefix="lazytrain-kinds-") as name:
+        work = pathlib.Path(name)
+        tiny_run.keep_costs_in(work / "cache")
+        cases = Cases(program, work)
+        config = tiny_run.make(work)
+        kinds(cases, config)
+        plain_text(cases, config)
+        bad_samples(cases, config)
+    print(f"{cases.count - cases.failed} of {cases.count} hold")
+    return 0 if cases.failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
