@@ -17,7 +17,7 @@ namespace lazytrain {
 // last. An assistant that calls tools is followed by what they say, and speaks again.
 struct Sample {
   std::vector<Message> messages;
-  std::string tools;  // a JSON list of what the assistant may call; empty: none
+  std::string tools;        // a JSON list of what the assistant may call; empty: none
   bool whole_text = false;  // no conversation: the one message is text to be learned from its beginning
   std::string
       original_question;  // of a rephrased problem: what must not be split over training and validation

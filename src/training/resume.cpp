@@ -13,9 +13,9 @@ namespace lazytrain {
 namespace {
 
 // What the samples are made of, their order, and which are held out.
-constexpr std::array<std::string_view, 10> kDataKeys{
-    "seed",         "packing",         "cutoff_len",    "overlong", "template", "train_on_prompt",
-    "mask_history", "enable_thinking", "template_date", "val_size"};
+constexpr std::array<std::string_view, 12> kDataKeys{
+    "seed",         "packing",         "cutoff_len",    "overlong", "template",     "train_on_prompt",
+    "mask_history", "enable_thinking", "template_date", "val_size", "mix_strategy", "interleave_probs"};
 // What may change in the middle of a run.
 constexpr std::array<std::string_view, 10> kOptimizerKeys{
     "learning_rate", "lr_scheduler_type", "warmup_ratio", "warmup_steps",  "weight_decay",

@@ -39,7 +39,9 @@ struct RunConfig {
   std::optional<std::string> template_date;               // YYYY-MM-DD; not set: today
   std::string overlong = "drop";                          // drop | truncate | error
   bool overwrite_cache = false;
-  std::string on_bad_sample = "error";                    // error | skip
+  std::string on_bad_sample = "error";        // error | skip
+  std::string mix_strategy = "concat";        // concat | interleave_under | interleave_over
+  std::vector<std::string> interleave_probs;  // numbers, one a dataset; empty: datasets take turns
   std::optional<std::int64_t> preprocessing_num_workers;  // not set: as many as threads
 
   // output

@@ -62,7 +62,6 @@ constexpr auto kForeignKeys = std::to_array<ForeignKey>({
     {"compute_accuracy", "*", "`lazytrain eval` counts exact matches"},
     {"logging_strategy", "steps", "log lines come every logging_steps; use steps"},
     {"save_strategy", "steps", "checkpoints come every save_steps; use steps"},
-    {"mix_strategy", "concat", "datasets are joined and shuffled; use concat"},
     {"fp16", "false no off", "fp16 is not supported; use bf16: true"},
     {"streaming", "false no off", "datasets are read whole"},
     {"group_by_length", "false no off", "slots are packed instead; use packing: true"},

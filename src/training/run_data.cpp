@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <numeric>
@@ -10,6 +11,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/random.h"
+#include "data/mixing.h"
 #include "data/token_cache.h"
 #include "formats/text_checks.h"
 #include "model/architecture.h"
@@ -55,6 +58,19 @@ std::time_t noon_of(const std::string& date) {
   return time;
 }
 
+// Brings the training samples of several datasets into the order of the mix.
+void interleave(RunData& data, MixStrategy strategy, const std::vector<double>& probs, std::uint64_t seed) {
+  const std::vector<std::int64_t>& begins = data.train.begins;
+  if (strategy == MixStrategy::concat || begins.size() <= 2) return;
+  std::vector<std::vector<std::int64_t>> parts(begins.size() - 1);
+  for (const std::int64_t sample : data.train_samples) {
+    const auto after = std::upper_bound(begins.begin(), begins.end(), sample);
+    parts[static_cast<std::size_t>(after - begins.begin()) - 1].push_back(sample);
+  }
+  data.train_samples = mix(parts, strategy, probs, seed);
+  data.mixed = true;
+}
+
 }  // namespace
 
 void ModelText::require_known(std::span<const std::int32_t> ids) const {
@@ -67,6 +83,11 @@ void ModelText::require_known(std::span<const std::int32_t> ids) const {
   }
 }
 
+std::uint64_t RunData::fingerprint() const {
+  if (!mixed) return train.samples.fingerprint();
+  return mix64(train.samples.fingerprint() ^ checksum(std::as_bytes(std::span(train_samples))));
+}
+
 ModelText load_model_text(const std::string& folder, const std::optional<std::string>& wish,
                           const TemplateSettings& settings) {
   const std::int64_t vocabulary = read_architecture(folder).vocab;
@@ -75,8 +96,9 @@ ModelText load_model_text(const std::string& folder, const std::optional<std::st
   ChosenTemplate chosen = choose_template(folder, wish, tokenizer, settings);
   std::optional<ChatTemplate> text_template;
   if (tokenizer.end_of_text()) text_template = ChatTemplate::named("plain", tokenizer);
-  return {std::move(tokenizer),     std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files,
-          std::move(text_template)};
+  return {
+      std::move(tokenizer),    std::move(chosen.chat_template), std::move(chosen.reason), vocabulary, files,
+      std::move(text_template)};
 }
 
 std::string today() {
@@ -96,9 +118,13 @@ ModelText load_model_text(const RunConfig& config) {
 RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool& pool,
                       const std::function<void(const std::string&)>& notice, bool colours,
                       const std::function<bool()>& stop) {
+  const MixStrategy strategy = parse_mix_strategy(config.mix_strategy);
+  const std::vector<double> probs =
+      parse_interleave_probs(config.interleave_probs, strategy, config.dataset.size());
   notice(fmt::format("template {}: {}", text.chat_template.name(), text.template_reason));
   RunData data{.train = read(config.dataset, config, text, pool, notice, stop),
                .train_samples = {},
+               .mixed = false,
                .eval_dataset = {},
                .eval_samples = {}};
   if (config.val_size > 0) {
@@ -109,6 +135,7 @@ RunData load_run_data(const RunConfig& config, const ModelText& text, ThreadPool
     data.train_samples.resize(static_cast<std::size_t>(data.train.samples.size()));
     std::iota(data.train_samples.begin(), data.train_samples.end(), 0);
   }
+  interleave(data, strategy, probs, config.seed);
   if (!config.eval_dataset.empty()) {
     data.eval_dataset = read(config.eval_dataset, config, text, pool, notice, stop);
     data.eval_samples.resize(static_cast<std::size_t>(data.eval_dataset->samples.size()));

@@ -42,7 +42,9 @@ std::string today();
 
 struct RunData {
   TokenizedDataset train;
-  std::vector<std::int64_t> train_samples;  // of train.samples
+  std::vector<std::int64_t>
+      train_samples;   // of train.samples; interleaved ones in their order, some repeated
+  bool mixed = false;  // they are interleaved
   // Evaluation samples: either a dataset of its own, or those of `train` that val_size put aside.
   std::optional<TokenizedDataset> eval_dataset;
   std::vector<std::int64_t> eval_samples;
@@ -50,7 +52,8 @@ struct RunData {
   [[nodiscard]] const TokenizedSamples& eval_source() const {
     return eval_dataset ? eval_dataset->samples : train.samples;
   }
-  [[nodiscard]] std::uint64_t fingerprint() const { return train.samples.fingerprint(); }
+  // Of the samples, and of their order where it is more than all of them once.
+  [[nodiscard]] std::uint64_t fingerprint() const;
 };
 
 // Reads, tokenises and splits what the configuration names, or takes the tokens of an earlier run from the

@@ -1,4 +1,4 @@
-"""Trains on every kind of data file.
+"""Trains on every kind of data file, and on several datasets mixed.
 
 data_kinds.py PROGRAM     exit 0 where all of it holds
 """
@@ -87,6 +87,26 @@ def bad_samples(cases, config):
                 in done.stdout, done.stdout + done.stderr)
 
 
+def mixing(cases, config):
+    wish = ("dataset=sums,test", "mix_strategy=interleave_over", "interleave_probs=0.5,0.5", "max_steps=16", "save_steps=8")
+    done = cases.train(config, "mixed", *wish)
+    cases.check("two datasets are interleaved", done.returncode == 0, done.stderr)
+    again = cases.train(config, "mixed-again", *wish)
+    cases.check("the same way every time", again.returncode == 0 and cases.model("mixed") == cases.model("mixed-again"))
+    half = cases.work / "mixed" / "checkpoint-8"
+    resumed = cases.train(config, "resumed", *wish, f"resume_from_checkpoint={half}")
+    cases.check("a resumed run ends with the same bits", resumed.returncode == 0
+                and cases.model("resumed") == cases.model("mixed"), resumed.stderr)
+    other = cases.train(config, "other", *wish, "interleave_probs=0.2,0.8", f"resume_from_checkpoint={half}")
+    cases.check("resuming with another mix is refused", other.returncode != 0 and "interleave_probs" in other.stderr,
+                other.stderr)
+    joined = cases.train(config, "joined", "dataset=sums,test", "max_steps=16")
+    cases.check("concat is another epoch", joined.returncode == 0 and cases.model("joined") != cases.model("mixed"))
+    wrong = cases.train(config, "wrong", "dataset=sums,test", "mix_strategy=interleave_under", "interleave_probs=1")
+    cases.check("a share for each dataset is asked for", wrong.returncode == 2 and "1 numbers for 2 datasets"
+                in wrong.stderr, wrong.stderr)
+
+
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="lazytrain-kinds-") as name:
@@ -97,6 +117,7 @@ def main():
         kinds(cases, config)
         plain_text(cases, config)
         bad_samples(cases, config)
+        mixing(cases, config)
     print(f"{cases.count - cases.failed} of {cases.count} hold")
     return 0 if cases.failed == 0 else 1
 
