@@ -136,8 +136,8 @@ TEST(Dataset, UsualWordsForRolesAreKnownAndToolsAreNamed) {
   EXPECT_EQ(shown(loaded.samples[0]), "user: U | assistant: A");
   EXPECT_EQ(shown(loaded.samples[1]), "system: S | user: U | assistant: A");
   EXPECT_THAT(loaded.report.rejections,
-              ElementsAre(HasSubstr(":3: message 2: the role 'function_call' belongs to tools"),
-                          HasSubstr(":4: message 2: the role 'tool' belongs to tools"),
+              ElementsAre(HasSubstr(":3: message 2: the call is not JSON with name and arguments"),
+                          HasSubstr(":4: message 2: the role is 'tool' where 'gpt' must follow"),
                           HasSubstr(":5: message 2: the role is 'somebody' where 'gpt' must follow")));
 }
 
@@ -222,7 +222,7 @@ TEST(Dataset, ConversationsMustTakeTurns) {
                           "4: the last message is not from 'assistant'",
                           "5: message 1: the role is 'assistant' where 'user' must follow",
                           "6: message 2: 'content' is a list, not text",
-                          "7: message 2: the role 'tool' belongs to tools, for which templates have no place",
+                          "7: message 2: the role is 'tool' where 'assistant' must follow",
                           "8: message 1: there is no key 'role'", "9: 'messages' is text, not a list"));
   EXPECT_EQ(loaded.report.empty, 3);
   EXPECT_EQ(loaded.report.accepted, 1);
@@ -254,7 +254,8 @@ TEST(Dataset, MalformedJsonEndsTheReading) {
   const TemporaryFolder folder;
   const auto lines =
       folder.write("a.jsonl", "{\"query\": \"q\", \"response\": \"r\"}\n{\"query\": \"q\", }\n");
-  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }), HasSubstr(lines.string() + ":2:16: not valid JSON"));
+  EXPECT_THAT(error_of(ExitCode::data, [&] { load(lines); }),
+              HasSubstr(lines.string() + ":2:16: not valid JSON"));
   const auto array = folder.write("a.json", "[\n{\"query\": \"q\", \"response\": \"r\"},\n{\"query\": \"q\"");
   EXPECT_THAT(error_of(ExitCode::data, [&] { load(array); }), HasSubstr(array.string() + ":3:1:"));
   error_of(ExitCode::data, [&] { load(folder.path() / "absent.json"); });
@@ -311,7 +312,8 @@ TEST(DatasetInfo, TextColumnsTagsOfToolsAndKeysOfDownloads) {
                                               HasSubstr("dataset 'text': subset changes nothing")));
   const Loaded tools = load(sources[1]);
   EXPECT_EQ(tools.samples.size(), 1u);
-  EXPECT_THAT(tools.report.rejections, ElementsAre(HasSubstr("the role 'call' belongs to tools")));
+  EXPECT_THAT(tools.report.rejections,
+              ElementsAre(HasSubstr("the call is not JSON with name and arguments")));
 }
 
 TEST(DatasetInfo, APlainFileIsADatasetToo) {
