@@ -177,7 +177,7 @@ Conversion from_text(const json& record, const RecordLayout& layout) {
   const std::string* text = required_text(record, layout.text, fault);
   if (text == nullptr) return rejected(fault);
   if (blank(*text)) return empty(fmt::format("{} is empty", in_quotes(layout.text)));
-  Conversion result = finished(record, {{.role = Role::assistant, .content = *text}});
+  Conversion result = finished(record, {{.role = Role::assistant, .content = *text}}, "");
   result.sample->whole_text = true;
   return result;
 }

@@ -194,7 +194,7 @@ GGUF = [
     Case("a key twice", 4, "appears twice",
          gguf(lambda good: good.metadata.append(("general.architecture", TEXT, "llama")))),
     Case("a tensor twice", 4, "appears twice", gguf(lambda good: good.tensors.append(dict(good.tensors[0])))),
-    Case("type that is not read", 4, "has the type Q6_K", tensor("token_embd.weight", type=14)),
+    Case("type that is not read", 4, "has the type Q2_K", tensor("token_embd.weight", type=10)),
     Case("type that does not exist", 4, "which is not read", tensor("token_embd.weight", type=999)),
     Case("rows that are no blocks", 4, "do not consist of", tensor("token_embd.weight", type=2)),
     Case("shape overflows", 4, "overflows", tensor("output_norm.weight", shape=(1 << 62, 8))),
