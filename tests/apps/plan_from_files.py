@@ -72,7 +72,8 @@ def main():
         refuses("a pool that is no size", 2, "--host-pool", plan("--host-pool", "much"))
         refuses("a batch of 0", 2, "--batch", plan(batch=0))
         refuses("no such model", 4, "no such model folder", plan(model="nothing"))
-        refuses("a run of it", 4, "can be planned but not trained yet", tiny_run.run(program, "plan", work / "run.yaml"))
+        tiny_run.write_config(work / "run.yaml", model_name_or_path=EXAMPLES / "models" / "qwen3-30b-a3b")
+        refuses("a run of a model that is not trained yet", 4, "can be planned but not trained yet", tiny_run.run(program, "plan", work / "run.yaml"))
     print(f"plan-from-files: {'FAIL' if wrong else 'PASS'}")
     return 1 if wrong else 0
 
