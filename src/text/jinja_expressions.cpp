@@ -199,7 +199,6 @@ Value Interpreter::filtered(const Expression& node, const Value* block_text) {
   const ExpressionPtr& input = node.operands.front();
   const Value value = input ? evaluate(*input) : *block_text_;
   block_text_ = outer;
-  if (node.kind != Expression::Kind::filter) return holds(*node.test, value, arguments(node), budget_);
   return apply(*node.filter, value, arguments(node), budget_);
 }
 

@@ -335,6 +335,12 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr node) {
   }
 }
 
+ExpressionPtr ExpressionParser::block_filters() {
+  ExpressionPtr node = filter(nullptr);
+  while (tokens_.skip_sign("|")) node = filter(std::move(node));
+  return node;
+}
+
 ExpressionPtr ExpressionParser::filter(ExpressionPtr input) {
   const std::size_t offset = tokens_.now().offset;
   std::string name = tokens_.expect_name("the name of a filter");

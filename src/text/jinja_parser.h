@@ -43,9 +43,8 @@ class ExpressionParser {
   ExpressionPtr expression(bool conditional = true);
   // As expression(), but several with commas between them are a tuple.
   ExpressionPtr tuple(bool conditional = true);
-  // name(arguments) | name ..., applied to `input`.
-  ExpressionPtr filters(ExpressionPtr input);
-  ExpressionPtr filter(ExpressionPtr input);
+  // name(arguments) | name(arguments) ..., applied to the text of a block.
+  ExpressionPtr block_filters();
 
  private:
   ExpressionPtr make(Expression::Kind kind, std::size_t offset, std::vector<ExpressionPtr> operands = {});
@@ -61,6 +60,8 @@ class ExpressionParser {
   ExpressionPtr primary();
   ExpressionPtr postfix(ExpressionPtr node);
   ExpressionPtr subscript(ExpressionPtr object, std::size_t offset);
+  ExpressionPtr filters(ExpressionPtr input);
+  ExpressionPtr filter(ExpressionPtr input);
   ExpressionPtr test(ExpressionPtr input);
   ExpressionPtr list();
   ExpressionPtr dict();

@@ -157,7 +157,7 @@ class StatementParser {
     }
     if (node.names.size() != 1) tokens_.fail("'='");
     node.kind = Kind::capture;
-    if (tokens_.is_sign("|")) node.expressions.push_back(expressions_.filters(nullptr));
+    if (tokens_.skip_sign("|")) node.expressions.push_back(expressions_.block_filters());
     close_tag();
     ++scopes_;
     node.blocks.push_back(block({"endset"}, offset));
@@ -214,7 +214,7 @@ class StatementParser {
 
   Statement filtered(std::size_t offset) {
     Statement node = make(Kind::filtered, offset);
-    node.expressions.push_back(expressions_.filters(expressions_.filter(nullptr)));
+    node.expressions.push_back(expressions_.block_filters());
     close_tag();
     ++scopes_;
     node.blocks.push_back(block({"endfilter"}, offset));

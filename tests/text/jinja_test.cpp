@@ -41,6 +41,9 @@ TEST(Jinja, ErrorsOfTheSourceNameLineAndColumn) {
             "t:1:15: recursive for blocks are not supported");
   EXPECT_EQ(fault("{{ f(*a) }}"), "t:1:6: arguments with * or ** are not supported");
   EXPECT_EQ(fault("{{ 99999999999999999999 }}"), "t:1:4: the number is too large");
+  EXPECT_EQ(fault("{% set x | trim is not string %}{% endset %}"),
+            "t:1:17: 'is' stands where '%}' should be");
+  EXPECT_EQ(fault("{% filter trim is string %}{% endfilter %}"), "t:1:16: 'is' stands where '%}' should be");
   EXPECT_EQ(fault("a\xff"), "t:1:2: the template is not UTF-8 text");
 }
 
@@ -187,7 +190,7 @@ TEST(Jinja, TextKeepsItsMarks) {
 
 // Damaged templates end in a text or in one sentence.
 TEST(Jinja, MutatedTemplatesNeverCrash) {
-  constexpr int kRounds = 3000;
+  constexpr int kRounds = 1000;
   const std::string variables =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>b</think>c"}],
           "tools": [{"name": "f", "x": [1, 2.5, null, true]}], "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"})";
@@ -225,8 +228,8 @@ TEST(Jinja, MutatedTemplatesNeverCrash) {
     }
   }
   EXPECT_EQ(texts + errors, 5 * kRounds);
-  EXPECT_GT(texts, 500);
-  EXPECT_GT(errors, 500);
+  EXPECT_GT(texts, 200);
+  EXPECT_GT(errors, 200);
 }
 
 }  // namespace
