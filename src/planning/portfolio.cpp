@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "planning/candidates.h"
+#include "planning/local_search.h"
 #include "planning/paper.h"
 #include "planning/policies.h"
 #include "planning/smallest_change.h"
@@ -31,7 +32,8 @@ constexpr std::int64_t kMostPlannedCalls = kMostLayerCalls;
 struct Best {
   std::unique_ptr<Candidate> candidate = {};  // none where nothing fits
   std::vector<Evaluation> table = {};
-  std::size_t chosen = 0;  // row of the table
+  std::vector<Plan> fitting = {};  // all plans that fit, with their simulated steps
+  std::size_t chosen = 0;          // row of the table
 };
 
 // Calls of a layer in steps that use a disk for speed.
@@ -52,6 +54,7 @@ void consider(const PlanningInputs& inputs, Best& best, std::vector<Candidate> f
   for (Candidate& candidate : found) {
     best.table.push_back(candidate.row);
     if (!candidate.row.fits) continue;
+    best.fitting.push_back(candidate.plan);
     if (best.candidate && !better(inputs, candidate.row.step, disk_writes(candidate.program),
                                   best.candidate->row.step, disk_writes(best.candidate->program)))
       continue;
@@ -82,25 +85,29 @@ Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std
   return best;
 }
 
-// The program is solved for the micro-batch sizes whose heuristics come close to the fastest.
+// The program is solved for the micro-batch sizes whose heuristics come close to the fastest; of small steps
+// for all.
 void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::span<const std::int64_t> sizes,
                        std::vector<Best>& tried) {
   const bool small = batch.slots * inputs.context.architecture.layers <= kSmallStep;
-  const double close = small ? 0.15 : 0.03;
+  constexpr double kClose = 0.03;
   constexpr std::size_t kMostSizes = 2;
   constexpr std::int64_t kLargeModel = 16, kFineCalls = 12;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tried.size(); ++i)
-    if (tried[i].candidate) order.push_back(i);
-  const auto step = [&](std::size_t i) { return tried[i].candidate->row.step; };
+    if (tried[i].candidate || small) order.push_back(i);
+  const auto step = [&](std::size_t i) {
+    return tried[i].candidate ? tried[i].candidate->row.step : kInfinity;
+  };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
   // Where no heuristic fits, the smallest micro-batch is the last hope.
   if (order.empty() && !tried.empty()) order.push_back(tried.size() - 1);
   // The size that comes out best, and the smallest that comes close: what it moves is finer.
-  std::erase_if(order, [&](std::size_t i) {
-    return tried[i].candidate && step(i) > step(order.front()) * (1 + close);
-  });
+  if (!small)
+    std::erase_if(order, [&](std::size_t i) {
+      return tried[i].candidate && step(i) > step(order.front()) * (1 + kClose);
+    });
   if (order.size() > kMostSizes && !small)
     order = {order.front(), *std::max_element(order.begin() + 1, order.end())};
   // And one that cuts a step of a large model fine: what waits for a disk waits in objects of this size.
@@ -119,6 +126,37 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
     const bool had_one = tried[i].candidate != nullptr;
     consider(inputs, tried[i], candidates.programs());
     if (!had_one || tried[i].chosen != before) try_serial(inputs, candidates, tried[i]);
+  }
+}
+
+// The plans of the micro-batch sizes that come close to the fastest are improved in simulation, where that is
+// cheap. The search goes downhill: from several plans it finds more.
+void improve(const PlanningInputs& inputs, BatchGeometry batch, std::span<const std::int64_t> sizes,
+             std::vector<Best>& tried) {
+  constexpr double kClose = 0.15;
+  constexpr std::size_t kMostStarts = 5;
+  std::int64_t calls_left = 50'000;  // about a second
+  Seconds fastest = kInfinity;
+  for (const Best& best : tried)
+    if (best.candidate) fastest = std::min(fastest, best.candidate->row.step);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    Best& best = tried[i];
+    batch.micro_batch = sizes[i];
+    if (!best.candidate || best.candidate->row.step > fastest * (1 + kClose) ||
+        batch.micro_batches() * inputs.context.architecture.layers > kMostSearchedCalls)
+      continue;
+    std::stable_sort(best.fitting.begin(), best.fitting.end(),
+                     [](const Plan& a, const Plan& b) { return a.simulated_step < b.simulated_step; });
+    best.fitting.resize(std::min(best.fitting.size(), kMostStarts));
+    Candidates candidates(inputs, batch);
+    for (const Plan& start : best.fitting) {
+      Candidate found = improved(candidates, inputs, candidates.exactly(start, ""), calls_left);
+      if (found.row.step >= best.candidate->row.step) continue;
+      found.row.variant = "improved in simulation";
+      found.row.chosen = true;
+      best.table[best.chosen] = found.row;
+      best.candidate = std::make_unique<Candidate>(std::move(found));
+    }
   }
 }
 
@@ -187,6 +225,7 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   }
   if (policy == "auto") {
     consider_programs(inputs, batch, micro_batches, tried);
+    improve(inputs, batch, micro_batches, tried);
     for (const Best& best : tried)
       if (best.candidate) fastest = std::min(fastest.value_or(kInfinity), best.candidate->row.step);
   }

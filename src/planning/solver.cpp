@@ -4,10 +4,14 @@
 #include <interfaces/highs_c_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <memory>
+#include <optional>
 
 #include "core/error.h"
+#include "core/isolated.h"
 
 namespace lazytrain {
 namespace {
@@ -122,10 +126,18 @@ std::string broken_rule(const MilpProblem& problem, std::span<const double> valu
   return {};
 }
 
-MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
-  check_problem(problem);
-  check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
-  MilpSolution solution;
+namespace {
+
+enum class Presolve { on, off };
+
+// What the solver says, unchecked. Doubles alone, so that it passes through a pipe.
+struct Claim {
+  double refused = 1, model_status = 0, bound = 0;
+  std::vector<double> values;
+};
+
+Claim ask_solver(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start,
+                 Presolve presolve) {
   const HighsHandle highs(Highs_create());
   const auto set = [&](HighsInt status) { check(status == kHighsStatusOk, "the solver takes its options"); };
   set(Highs_setBoolOptionValue(highs.get(), "output_flag", 0));
@@ -135,7 +147,10 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std
   set(Highs_setDoubleOptionValue(highs.get(), "mip_rel_gap", options.gap));
   set(Highs_setDoubleOptionValue(highs.get(), "mip_abs_gap", 0));  // its default, 1e-6, may be a whole step
   set(Highs_setIntOptionValue(highs.get(), "mip_max_nodes", static_cast<HighsInt>(options.node_limit)));
-
+  if (presolve == Presolve::off) {
+    set(Highs_setStringOptionValue(highs.get(), "presolve", "off"));
+    set(Highs_setDoubleOptionValue(highs.get(), "mip_heuristic_effort", 0));  // its searches would presolve
+  }
   const Arrays arrays = to_arrays(problem, Highs_getInfinity(highs.get()));
   const HighsInt passed = Highs_passMip(
       highs.get(), static_cast<HighsInt>(problem.columns.size()), static_cast<HighsInt>(problem.rows.size()),
@@ -145,13 +160,55 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std
       arrays.integrality.data());
   if (passed != kHighsStatusError && !start.empty())
     Highs_setSolution(highs.get(), start.data(), nullptr, nullptr, nullptr);
-  if (passed == kHighsStatusError || Highs_run(highs.get()) == kHighsStatusError) {
-    solution.complaint = "the solver refused the problem";
+  Claim claim;
+  if (passed == kHighsStatusError || Highs_run(highs.get()) == kHighsStatusError) return claim;
+  claim.refused = 0;
+  claim.model_status = static_cast<double>(Highs_getModelStatus(highs.get()));
+  claim.values.resize(problem.columns.size());
+  std::vector<double> rows(problem.rows.size());
+  Highs_getSolution(highs.get(), claim.values.data(), nullptr, rows.data(), nullptr);
+  Highs_getDoubleInfoValue(highs.get(), "mip_dual_bound", &claim.bound);
+  return claim;
+}
+
+// The solver in a process of its own: its presolve is known to write where it should not (releases 1.11
+// to 1.15, on programs of tiny models), which ends in a crash or in a search without end.
+std::optional<Claim> ask_apart(const MilpProblem& problem, const SolverOptions& options,
+                               std::span<const double> start, Presolve presolve) {
+  constexpr std::chrono::seconds kMostProcessorTime{120};  // the largest programs take some seconds
+  const auto bytes = run_isolated(
+      [&] {
+        Claim claim = ask_solver(problem, options, start, presolve);
+        claim.values.insert(claim.values.end(), {claim.refused, claim.model_status, claim.bound});
+        const auto raw = std::as_bytes(std::span(claim.values));
+        return std::vector<std::byte>(raw.begin(), raw.end());
+      },
+      kMostProcessorTime);
+  if (!bytes || bytes->size() < 3 * sizeof(double)) return std::nullopt;
+  Claim claim;
+  claim.values.resize(bytes->size() / sizeof(double));
+  std::memcpy(claim.values.data(), bytes->data(), claim.values.size() * sizeof(double));
+  for (double* const last : {&claim.bound, &claim.model_status, &claim.refused}) {
+    *last = claim.values.back();
+    claim.values.pop_back();
+  }
+  return claim;
+}
+
+}  // namespace
+
+MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
+  check_problem(problem);
+  check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
+  MilpSolution solution;
+  std::optional<Claim> claim = ask_apart(problem, options, start, Presolve::on);
+  if (!claim) claim = ask_apart(problem, options, start, Presolve::off);
+  if (!claim || claim->refused != 0) {
+    solution.complaint = claim ? "the solver refused the problem" : "the solver crashed";
     return solution;
   }
-  const HighsInt model_status = Highs_getModelStatus(highs.get());
-  std::vector<double> values(problem.columns.size()), rows(problem.rows.size());
-  Highs_getSolution(highs.get(), values.data(), nullptr, rows.data(), nullptr);
+  const auto model_status = static_cast<HighsInt>(claim->model_status);
+  std::vector<double>& values = claim->values;
   for (std::size_t c = 0; c < values.size(); ++c)
     if (problem.columns[c].integer && std::abs(values[c] - std::round(values[c])) <= 1e-5)
       values[c] = std::round(values[c]);
@@ -167,7 +224,7 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std
   const bool mixed = std::any_of(problem.columns.begin(), problem.columns.end(),
                                  [](const MilpColumn& column) { return column.integer; });
   solution.bound = solution.objective;
-  if (mixed) Highs_getDoubleInfoValue(highs.get(), "mip_dual_bound", &solution.bound);
+  if (mixed) solution.bound = claim->bound;
   const double distance = solution.objective - solution.bound;
   const bool closed = distance <= (options.gap + 1e-9) * std::abs(solution.objective) + 1e-12;
   solution.status =

@@ -51,6 +51,8 @@ MemoryRegion::MemoryRegion(Bytes size, Pages pages, const std::string& purpose, 
     *this = MemoryRegion(size, pages, purpose);  // a process may have a limit of addresses
     return;
   }
+  // A child process (the planner's solver) needs none of it, and copying its page tables would take long.
+  madvise(mapping_, mapped_, MADV_DONTFORK);
   const auto start = reinterpret_cast<std::uintptr_t>(mapping_);
   const std::uintptr_t alignment = huge ? kHugePage : kPage;
   data_ = static_cast<std::byte*>(mapping_) + ((start + alignment - 1) / alignment * alignment - start);
