@@ -112,6 +112,7 @@ void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<G
     right += equal ? 1 : 0;
     none += given ? 0 : 1;
     details.push_back({{"question", problem.question},
+                       {"reference", problem.reference},
                        {"response", response},
                        {"expected", expected.value_or("")},
                        {"answer", given.value_or("")},
