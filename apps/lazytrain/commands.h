@@ -22,5 +22,6 @@ void add_import(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_calibrate(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
+void add_keys(CLI::App& app, Action& action);
 
 }  // namespace lazytrain

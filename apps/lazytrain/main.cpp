@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
       "            130 interrupted and saved");
   Action action;
   for (const auto add : {add_train, add_plan, add_eval, add_generate, add_export, add_import, add_inspect,
-                         add_calibrate, add_doctor})
+                         add_calibrate, add_doctor, add_keys})
     add(app, action);
   try {
     app.parse(argc, argv);

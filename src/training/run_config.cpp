@@ -214,23 +214,4 @@ std::string key_text(const RunConfig& config, std::string_view key) {
   return field_text(config, *field);
 }
 
-std::string run_config_help() {
-  const RunConfig defaults;
-  std::string text;
-  std::string_view group;
-  for (const ConfigField& field : config_fields()) {
-    if (field.group != group) text += fmt::format("{}{}:\n", text.empty() ? "" : "\n", field.group);
-    group = field.group;
-    std::string choices;
-    for (const std::string_view choice : field.choices) {
-      choices += choices.empty() ? " (" : " | ";
-      choices += choice;
-    }
-    if (!choices.empty()) choices += ')';
-    text +=
-        fmt::format("  {:<28} {:<13} {}{}\n", field.name, field_text(defaults, field), field.help, choices);
-  }
-  return text;
-}
-
 }  // namespace lazytrain

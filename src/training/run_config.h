@@ -35,9 +35,9 @@ struct RunConfig {
   bool packing = true;
   bool train_on_prompt = false;
   bool mask_history = false;
-  std::optional<bool> enable_thinking;                    // not set: the template decides
-  std::optional<std::string> template_date;               // YYYY-MM-DD; not set: today
-  std::string overlong = "drop";                          // drop | truncate | error
+  std::optional<bool> enable_thinking;       // not set: the template decides
+  std::optional<std::string> template_date;  // YYYY-MM-DD; not set: today
+  std::string overlong = "drop";             // drop | truncate | error
   bool overwrite_cache = false;
   std::string on_bad_sample = "error";        // error | skip
   std::string mix_strategy = "concat";        // concat | interleave_under | interleave_over
@@ -144,7 +144,11 @@ void require_keys(const RunConfig& config, std::span<const std::string_view> key
 // One key's value as to_yaml() writes it.
 [[nodiscard]] std::string key_text(const RunConfig& config, std::string_view key);
 
-// All keys with type, default and meaning, grouped, for --help.
+// All keys with default and meaning, grouped: as text for --help, and as Markdown tables with what each may
+// be.
 [[nodiscard]] std::string run_config_help();
+[[nodiscard]] std::string run_config_markdown();
+// One key: meaning, values, default. Error(usage) with the nearest key where there is none of this name.
+[[nodiscard]] std::string describe_key(std::string_view name);
 
 }  // namespace lazytrain
