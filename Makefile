@@ -4,7 +4,7 @@ BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build demo test bench show lint format install clean
+.PHONY: help deps configure build demo test bench show manual lint format install clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 18
@@ -29,6 +29,9 @@ bench: build     ## microbenchmarks
 
 show:            ## the acceptance lines; make show WHAT=name runs one
 	@tools/show/run "$(WHAT)"
+
+manual: build    ## the manual, as pages for a browser, in build/manual/site
+	@tools/manual
 
 lint: configure  ## clang-format and clang-tidy over the whole source
 	@tools/lint $(PRESET)
