@@ -25,13 +25,11 @@ def metamath(text):
     found = NUMBER.search(text.rsplit(MARK, 1)[1])
     if not found:
         return None
-    number = found.group().replace(",", "")
-    if "/" in number:
-        above, below = number.split("/")
-        if above in ("", "-", "+") or float(below) == 0:
-            return None
-        return round(float(above) / float(below))
-    return round(float(number))
+    above, _, below = found.group().replace(",", "").partition("/")
+    try:
+        return round(float(above) / float(below or 1))
+    except (ValueError, OverflowError, ZeroDivisionError):  # "/2", four hundred digits, "1/0"
+        return None
 
 
 def main():

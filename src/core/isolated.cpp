@@ -1,11 +1,13 @@
 #include "core/isolated.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -24,7 +26,9 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
   return true;
 }
 
-// In the child; never returns. The last byte that is written says that all of the others are there.
+constexpr std::byte kComplete{0x5a};  // the last byte that a child writes
+
+// In the child; never returns.
 [[noreturn]] void work_and_exit(const std::function<std::vector<std::byte>()>& work, int descriptor,
                                 std::chrono::seconds most, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -41,40 +45,85 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
   }
   try {
     std::vector<std::byte> result = work();
-    result.push_back(std::byte{1});
+    result.push_back(kComplete);
     _exit(write_all(descriptor, result) ? 0 : 1);
   } catch (...) {
     _exit(1);
   }
 }
 
-}  // namespace
-
-std::optional<std::vector<std::byte>> run_isolated(const std::function<std::vector<std::byte>()>& work,
-                                                   std::chrono::seconds most_processor_time) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  const pid_t parent = getpid(), child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    work_and_exit(work, ends[1], most_processor_time, parent);
-  }
-  close(ends[1]);
-  std::vector<std::byte> result;
+// Everything that comes through until the other end is closed; false at the deadline.
+bool read_all(int descriptor, std::chrono::steady_clock::time_point deadline,
+              std::vector<std::byte>& result) {
   std::array<std::byte, 1 << 16> piece{};
-  while (child > 0) {
-    const ssize_t size = read(ends[0], piece.data(), piece.size());
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd ready{.fd = descriptor, .events = POLLIN, .revents = 0};
+    const int count = poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
+    if (count == 0 || (count < 0 && errno == EINTR)) continue;
+    const ssize_t size = count < 0 ? -1 : read(descriptor, piece.data(), piece.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
+    if (size <= 0) return size == 0;
     result.insert(result.end(), piece.begin(), piece.begin() + size);
   }
-  close(ends[0]);
-  if (child < 0) return std::nullopt;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+}
+
+// The child, and the end of the pipe that it writes to; both are gone when this is.
+class Child {
+ public:
+  Child(pid_t pid, int descriptor) : pid_(pid), descriptor_(descriptor) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      (void)wait();
+    }
+    close(descriptor_);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || result.empty()) return std::nullopt;
-  result.pop_back();
+  // Whether it ended by itself and well.
+  bool wait() {
+    int status = 0;
+    pid_t waited = -1;
+    do waited = waitpid(pid_, &status, 0);
+    while (waited < 0 && errno == EINTR);
+    const bool known = waited == pid_ || errno == ECHILD;  // a caller that ignores SIGCHLD learns no status
+    const bool well = waited == pid_ ? WIFEXITED(status) && WEXITSTATUS(status) == 0 : known;
+    pid_ = -1;
+    return well;
+  }
+
+ private:
+  pid_t pid_;
+  int descriptor_;
+};
+
+}  // namespace
+
+IsolatedResult run_isolated(const std::function<std::vector<std::byte>()>& work, IsolationLimits limits) {
+  using End = IsolatedResult::End;
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {.end = End::not_started, .bytes = {}};
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    work_and_exit(work, ends[1], limits.processor_time, parent);
+  }
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return {.end = End::not_started, .bytes = {}};
+  }
+  Child child(pid, ends[0]);
+  IsolatedResult result;
+  const bool complete =
+      read_all(ends[0], std::chrono::steady_clock::now() + limits.wall_time, result.bytes) && child.wait() &&
+      !result.bytes.empty() && result.bytes.back() == kComplete;
+  if (!complete) return {.end = End::died, .bytes = {}};
+  result.bytes.pop_back();
+  result.end = End::done;
   return result;
 }
 

@@ -18,9 +18,9 @@ struct LayerChoice {
   LayerPlan layer;
 };
 
-// 0, all, and one more or less than now.
+// None, all, what it is now, and one more or less.
 std::set<std::int64_t> shares(std::int64_t now, std::int64_t all) {
-  return {0, all, std::max<std::int64_t>(now - 1, 0), std::min(now + 1, all)};
+  return {0, all, now, std::max<std::int64_t>(now - 1, 0), std::min(now + 1, all)};
 }
 
 // All choices for layer l beside the plan as it is. Nothing of it goes to disk or comes back from there.
@@ -73,6 +73,7 @@ Candidate improved(Candidates& candidates, const PlanningInputs& inputs, Candida
       Candidate tried = candidates.exactly(plan, best.row.variant);
       if (!tried.row.fits || tried.row.step >= best.row.step * (1 - kBetter)) continue;
       best = std::move(tried);
+      best.plan.objective = best.plan.bound = 0;  // those of a program that chose otherwise
       found = true;
     }
   };

@@ -102,7 +102,7 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
   for (MilpColumn& column : relaxed.problem.columns) column.integer = false;
   const MilpSolution relaxation = solve(relaxed.problem, {.gap = kGap});
   if (relaxation.status == MilpStatus::infeasible) return std::nullopt;
-  double bound = relaxation.values.empty() ? 0 : relaxation.objective;
+  double bound = relaxation.status == MilpStatus::optimal ? relaxation.objective : 0;
   const auto gap = [&](const MilpSolution& solution) {
     if (solution.values.empty()) return kInfinity;
     return (solution.objective - bound) / std::max(std::abs(solution.objective), 1e-12);

@@ -318,15 +318,9 @@ std::optional<Plan> solve_paper(const PlanningInputs& inputs, const Plan& plan) 
       candidate.bound = placement.bound;
       // The layout is the slow part: it is left out where not even the bytes alive fit.
       Program program = lower_train_step(inputs.context, candidate, workspace, LoweringDepth::estimate);
-      const auto fits = [&] {
-        return program.device_bytes <= inputs.machine.device_capacity &&
-               program.disk_bytes <= inputs.machine.disk_capacity &&
-               (inputs.context.tiers == TierModel::unified ||
-                program.host_bytes <= inputs.machine.host_capacity);
-      };
-      if (fits()) {
+      if (fits(program, inputs.machine)) {
         lay_out(program);
-        if (fits()) return candidate;
+        if (fits(program, inputs.machine)) return candidate;
       }
       // The program does not count the boundaries that a recomputed block holds for a while, nor gaps between
       // buffers: leave that much free and solve again.

@@ -151,10 +151,16 @@ void improve(const PlanningInputs& inputs, BatchGeometry batch, std::span<const 
     Candidates candidates(inputs, batch);
     for (const Plan& start : best.fitting) {
       Candidate found = improved(candidates, inputs, candidates.exactly(start, ""), calls_left);
-      if (found.row.step >= best.candidate->row.step) continue;
+      const Candidate& known = *best.candidate;
+      if (found.row.step >= start.simulated_step || found.row.step >= known.row.step * (1 - kSameStep) ||
+          !better(inputs, found.row.step, disk_writes(found.program), known.row.step,
+                  disk_writes(known.program)))
+        continue;
       found.row.variant = "improved in simulation";
       found.row.chosen = true;
-      best.table[best.chosen] = found.row;
+      best.table[best.chosen].chosen = false;
+      best.chosen = best.table.size();
+      best.table.push_back(found.row);
       best.candidate = std::make_unique<Candidate>(std::move(found));
     }
   }
@@ -202,6 +208,23 @@ PlannedStep finished(Best best, const Machine& machine) {
           .table = std::move(best.table)};
 }
 
+// Of the micro-batch sizes, large to small, the first that is no slower than the best of all and writes no
+// more.
+std::vector<Best>::iterator largest_of_the_best(const PlanningInputs& inputs, std::vector<Best>& tried) {
+  const auto writes = [](const Best& one) { return disk_writes(one.candidate->program); };
+  auto best = tried.end();
+  for (auto one = tried.begin(); one != tried.end(); ++one) {
+    if (!one->candidate) continue;
+    if (best == tried.end() ||
+        better(inputs, one->candidate->row.step, writes(*one), best->candidate->row.step, writes(*best)))
+      best = one;
+  }
+  return std::find_if(tried.begin(), tried.end(), [&](const Best& one) {
+    return one.candidate && one.candidate->row.step <= best->candidate->row.step * (1 + kSameStep) &&
+           writes(one) <= writes(*best);
+  });
+}
+
 // The best plan with states and gradients where inputs.context.homes says; none where nothing fits.
 std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const std::string& policy,
                                            std::span<const std::int64_t> micro_batches) {
@@ -226,13 +249,10 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   if (policy == "auto") {
     consider_programs(inputs, batch, micro_batches, tried);
     improve(inputs, batch, micro_batches, tried);
-    for (const Best& best : tried)
-      if (best.candidate) fastest = std::min(fastest.value_or(kInfinity), best.candidate->row.step);
   }
-  if (!fastest) return std::nullopt;
-  const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Best& best) {
-    return best.candidate && best.candidate->row.step <= *fastest * (1 + kSameStep);
-  });
+  if (std::none_of(tried.begin(), tried.end(), [](const Best& best) { return best.candidate != nullptr; }))
+    return std::nullopt;
+  const auto chosen = largest_of_the_best(inputs, tried);
   std::vector<Evaluation> others;
   for (auto other = tried.begin(); other != tried.end(); ++other)
     if (other != chosen && other->candidate) {

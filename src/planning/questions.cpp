@@ -33,6 +33,15 @@ Answer answer(const PlanningInputs& inputs, const std::string& policy, double va
   return result;
 }
 
+// Why a step of fixed micro-batches is not planned; empty where it can be.
+std::string too_many_calls(const PlanningInputs& inputs) {
+  if (inputs.batch.micro_batch == 0) return "";
+  const std::int64_t calls = inputs.batch.micro_batches() * inputs.context.architecture.layers;
+  return calls <= kMostLayerCalls
+             ? ""
+             : fmt::format("micro-batches of {} are too many calls", inputs.batch.micro_batch);
+}
+
 // 1, 2, 3, 4, 6, 8, 12, ...
 std::int64_t next_batch(std::int64_t slots) {
   if (slots < 2) return slots + 1;
@@ -51,7 +60,10 @@ BatchAnswer find_batch(const PlanningInputs& inputs, const std::string& policy) 
     PlanningInputs changed = inputs;
     changed.batch.slots = slots;
     changed.batch.micro_batch = std::min(inputs.batch.micro_batch, slots);
-    Answer result = answer(changed, policy, static_cast<double>(slots), fmt::format("batch {}", slots));
+    const std::string label = fmt::format("batch {}", slots);
+    Answer result{
+        .label = label, .value = static_cast<double>(slots), .why_not = too_many_calls(changed), .row = {}};
+    if (result.why_not.empty()) result = answer(changed, policy, result.value, label);
     result.current = slots == inputs.batch.slots;
     return tried.emplace(slots, std::move(result)).first->second;
   };

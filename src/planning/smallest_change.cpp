@@ -50,9 +50,13 @@ class Advice {
       offer(fmt::format("{}: {}", inputs_.pinned_key, budget(*pinned)));
     } else if (device && host && *device <= device_has && *host <= host_has) {
       // What a plan needs at the least is known, but this policy finds no placement for it.
-      text = fmt::format("policy {} finds no placement within the budgets of {} on the {} and {} on the host",
-                         policy_, format_bytes(device_has), unified ? "one tier" : "device",
-                         format_bytes(host_has));
+      text =
+          unified
+              ? fmt::format("policy {} finds no placement within the memory budget of {}", policy_,
+                            format_bytes(device_has))
+              : fmt::format(
+                    "policy {} finds no placement within the budgets of {} on the device and {} on the host",
+                    policy_, format_bytes(device_has), format_bytes(host_has));
       return text + (policy_ != "auto" && fits("auto", batch_) ? "; give policy: auto, or larger budgets"
                                                                : "; give larger budgets");
     } else if (device) {

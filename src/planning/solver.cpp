@@ -171,23 +171,27 @@ Claim ask_solver(const MilpProblem& problem, const SolverOptions& options, std::
   return claim;
 }
 
-// The solver in a process of its own: its presolve is known to write where it should not (releases 1.11
-// to 1.15, on programs of tiny models), which ends in a crash or in a search without end.
+// The solver in a process of its own: its presolve is known to write where it should not (releases 1.11 to
+// 1.15, on programs of tiny models), which ends in a crash or in a search without end. Nothing where it did.
 std::optional<Claim> ask_apart(const MilpProblem& problem, const SolverOptions& options,
                                std::span<const double> start, Presolve presolve) {
-  constexpr std::chrono::seconds kMostProcessorTime{120};  // the largest programs take some seconds
-  const auto bytes = run_isolated(
+  // Small programs take milliseconds, the largest some seconds. Only what hangs comes near these.
+  constexpr std::size_t kSmall = 1000;  // columns
+  const std::chrono::seconds most{problem.columns.size() < kSmall ? 10 : 120};
+  const IsolatedResult result = run_isolated(
       [&] {
         Claim claim = ask_solver(problem, options, start, presolve);
         claim.values.insert(claim.values.end(), {claim.refused, claim.model_status, claim.bound});
         const auto raw = std::as_bytes(std::span(claim.values));
         return std::vector<std::byte>(raw.begin(), raw.end());
       },
-      kMostProcessorTime);
-  if (!bytes || bytes->size() < 3 * sizeof(double)) return std::nullopt;
+      {.processor_time = most, .wall_time = 20 * most});
+  if (result.end == IsolatedResult::End::not_started) return ask_solver(problem, options, start, presolve);
+  if (result.end == IsolatedResult::End::died || result.bytes.size() < 3 * sizeof(double))
+    return std::nullopt;
   Claim claim;
-  claim.values.resize(bytes->size() / sizeof(double));
-  std::memcpy(claim.values.data(), bytes->data(), claim.values.size() * sizeof(double));
+  claim.values.resize(result.bytes.size() / sizeof(double));
+  std::memcpy(claim.values.data(), result.bytes.data(), claim.values.size() * sizeof(double));
   for (double* const last : {&claim.bound, &claim.model_status, &claim.refused}) {
     *last = claim.values.back();
     claim.values.pop_back();
@@ -195,16 +199,11 @@ std::optional<Claim> ask_apart(const MilpProblem& problem, const SolverOptions& 
   return claim;
 }
 
-}  // namespace
-
-MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
-  check_problem(problem);
-  check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
+// What is left of a claim after our own checks.
+MilpSolution checked(const MilpProblem& problem, const SolverOptions& options, std::optional<Claim> claim) {
   MilpSolution solution;
-  std::optional<Claim> claim = ask_apart(problem, options, start, Presolve::on);
-  if (!claim) claim = ask_apart(problem, options, start, Presolve::off);
   if (!claim || claim->refused != 0) {
-    solution.complaint = claim ? "the solver refused the problem" : "the solver crashed";
+    solution.complaint = claim ? "the solver refused the problem" : "the solver crashed or hung";
     return solution;
   }
   const auto model_status = static_cast<HighsInt>(claim->model_status);
@@ -229,6 +228,18 @@ MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std
   const bool closed = distance <= (options.gap + 1e-9) * std::abs(solution.objective) + 1e-12;
   solution.status =
       model_status == kHighsModelStatusOptimal && closed ? MilpStatus::optimal : MilpStatus::feasible;
+  return solution;
+}
+
+}  // namespace
+
+MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
+  check_problem(problem);
+  check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
+  MilpSolution solution = checked(problem, options, ask_apart(problem, options, start, Presolve::on));
+  // Without a usable point and without a proof that there is none, presolve may be to blame.
+  if (solution.status == MilpStatus::failed)
+    solution = checked(problem, options, ask_apart(problem, options, start, Presolve::off));
   return solution;
 }
 

@@ -16,7 +16,7 @@ EXAMPLE = tiny_run.TESTS.parent / "examples" / "paper"
 METAMATH = [  # what stands in a response, and what the published parser makes of it
     ("so 3 + 4 = 7\n#### 7\nThe answer is: 7", 7), ("The answer is: 5. The answer is: 6", 6), ("The answer is: 1,234", 1234),
     ("The answer is: 1,234,567", 1234), ("The answer is: 7/2", 4), ("The answer is: 29.00", 29), ("The answer is: -7", -7),
-    ("The answer is: $18", 18), ("The answer is: x", None), ("It is 7", None), ("The answer is: 1/0", None),
+    ("The answer is: $18", 18), ("The answer is: x", None), ("It is 7", None), ("The answer is: 1/0", None), ("The answer is: /2", None), ("The answer is: " + 400 * "9", None),
 ]
 
 

@@ -1,6 +1,7 @@
 #include "planning/portfolio.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -159,14 +160,26 @@ TEST(Portfolio, RefusesPlansOfOtherRuns) {
   EXPECT_EQ(small->code(), ExitCode::does_not_fit);
 }
 
+// Of this process and of its children: the solver runs in one.
+double processor_seconds() {
+  double seconds = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime})
+      seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  }
+  return seconds;
+}
+
 TEST(Portfolio, PlansSixtyFourLayersInSixteenMicroBatches) {
   const BatchGeometry batch{.slots = 16, .slot_tokens = 8, .micro_batch = 1};
   PlanningInputs inputs = small_inputs(64, batch);
   const PlannedStep roomy = plan_step(inputs, "auto");
   inputs.machine.device_capacity = {roomy.program.device_bytes.value / 3};
-  const std::clock_t begin = std::clock();
+  const double begin = processor_seconds();
   const PlannedStep step = plan_step(inputs, "auto");
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  const double seconds = processor_seconds() - begin;
   RecordProperty("seconds", std::to_string(seconds));
   EXPECT_LT(step.program.device_bytes, roomy.program.device_bytes);
 #ifdef NDEBUG
