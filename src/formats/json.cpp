@@ -106,12 +106,25 @@ std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& v
   return try_parse(text, value);
 }
 
-nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
+namespace {
+
+template <typename Parse>
+nlohmann::json read(const std::filesystem::path& path, ExitCode code, const Parse& parse_text) {
   require_file(path, code);
   const MappedFile file(path);
   const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
   if (!wrong.empty()) fail(code, "{}: {}", path.string(), wrong);
-  return parse_json(file.text(), path.string(), code);
+  return parse_text(file.text(), path.string(), code);
+}
+
+}  // namespace
+
+nlohmann::json read_json(const std::filesystem::path& path, ExitCode code) {
+  return read(path, code, parse_json);
+}
+
+nlohmann::json read_unique_json(const std::filesystem::path& path, ExitCode code) {
+  return read(path, code, parse_unique_json);
 }
 
 void write_json(const std::filesystem::path& path, const nlohmann::json& document) {

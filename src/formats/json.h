@@ -34,6 +34,8 @@ std::optional<JsonFault> try_parse_json(std::string_view text, nlohmann::json& v
 // Reads and parses a file; a missing file is Error(code) that names it, and so is one that is not JSON at all
 // (a Git-LFS pointer, a web page...).
 nlohmann::json read_json(const std::filesystem::path& path, ExitCode code);
+// The same; a key that appears twice in one object is refused.
+nlohmann::json read_unique_json(const std::filesystem::path& path, ExitCode code);
 
 // Pretty-printed with two spaces and a final newline, written atomically.
 void write_json(const std::filesystem::path& path, const nlohmann::json& document);

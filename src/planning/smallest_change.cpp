@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planning/candidates.h"
+#include "planning/milp_policy.h"
 
 namespace lazytrain {
 namespace {
@@ -65,8 +66,12 @@ class Advice {
       offer(fmt::format("{}: {}", inputs_.device_key, budget(*device)));
       if (host) offer(fmt::format("{}: {}", inputs_.host_key, budget(*host)));
     } else if (host) {
-      text = fmt::format("the host budget of {} is too small: the leanest plan{} needs {}",
-                         format_bytes(host_has), of, format_bytes(*host));
+      // Layers that live on the device whole need less of the host; how many can is not searched here.
+      const bool resident =
+          !unified && (policy_ == "auto" || policy_ == "milp") && program_options(inputs_).resident;
+      text = fmt::format("the host budget of {} is too small: the leanest plan{}{} needs {}",
+                         format_bytes(host_has), of,
+                         resident ? " without layers that live on the device" : "", format_bytes(*host));
       offer(fmt::format("{}: {}", inputs_.host_key, budget(*host)));
     } else {
       text = fmt::format(

@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "core/error.h"
 #include "core/isolated.h"
+#include "core/log.h"
 
 namespace lazytrain {
 namespace {
@@ -236,10 +238,26 @@ MilpSolution checked(const MilpProblem& problem, const SolverOptions& options, s
 MilpSolution solve(const MilpProblem& problem, const SolverOptions& options, std::span<const double> start) {
   check_problem(problem);
   check(start.empty() || start.size() == problem.columns.size(), "a start has a value for every column");
-  MilpSolution solution = checked(problem, options, ask_apart(problem, options, start, Presolve::on));
-  // Without a usable point and without a proof that there is none, presolve may be to blame.
-  if (solution.status == MilpStatus::failed)
-    solution = checked(problem, options, ask_apart(problem, options, start, Presolve::off));
+  // A search that ends at its node limit without a point has not failed; a crash has, and an "optimal" point
+  // that breaks a rule.
+  bool failed = false;
+  const auto ask = [&](Presolve presolve) {
+    const std::optional<Claim> claim = ask_apart(problem, options, start, presolve);
+    MilpSolution solution = checked(problem, options, claim);
+    failed = solution.status == MilpStatus::failed &&
+             (!claim || claim->refused != 0 ||
+              static_cast<HighsInt>(claim->model_status) == kHighsModelStatusOptimal);
+    return solution;
+  };
+  MilpSolution solution = ask(Presolve::on);
+  if (failed) solution = ask(Presolve::off);
+  if (failed) {
+    static std::once_flag said;  // of many programs of one plan, or of a sweep
+    std::call_once(said, [&] {
+      log::warning("a mixed-integer program was left unsolved ({}); the plan may be slower than it could be",
+                   solution.complaint);
+    });
+  }
   return solution;
 }
 

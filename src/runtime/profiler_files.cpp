@@ -103,6 +103,22 @@ void write_cost_table(const std::filesystem::path& path, const CostTable& costs)
   write_json(path, to_json(costs));
 }
 
+namespace {
+
+// Layers that take less than a picosecond were not measured.
+void require_costs(const CostTable& costs, const Architecture& architecture,
+                   const std::filesystem::path& path) {
+  constexpr Seconds kLeast = 1e-12;
+  for (const LayerKind kind : kLayerKinds)
+    if (architecture.layers_of(kind) > 0 && !(costs.of(kind).forward > kLeast))
+      fail(ExitCode::usage,
+           "{}: there are no costs of layers of the kind {}, which this model has; measure again with "
+           "`lazytrain calibrate`",
+           path.string(), to_string(kind));
+}
+
+}  // namespace
+
 CostTable load_or_measure(const Architecture& architecture, const ProfileOptions& options,
                           const std::optional<std::filesystem::path>& given) {
   if (given) {
@@ -112,12 +128,7 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
            "{}: these costs are for slots of {} tokens, the run has {}; measure again with `lazytrain "
            "calibrate`",
            given->string(), costs.slot_tokens, options.slot_tokens);
-    for (const LayerKind kind : kLayerKinds)
-      if (architecture.layers_of(kind) > 0 && !(costs.of(kind).forward > 0))
-        fail(ExitCode::usage,
-             "{}: there are no costs of layers of the kind {}, which this model has; measure again with "
-             "`lazytrain calibrate`",
-             given->string(), to_string(kind));
+    require_costs(costs, architecture, *given);
     return costs;
   }
   // A thorough table is as good for a quick question.
@@ -127,7 +138,9 @@ CostTable load_or_measure(const Architecture& architecture, const ProfileOptions
        {cost_file(architecture, thorough), cost_file(architecture, options)}) {
     if (!std::filesystem::exists(path)) continue;
     try {
-      return read_cost_table(path);
+      CostTable costs = read_cost_table(path);
+      require_costs(costs, architecture, path);
+      return costs;
     } catch (const Error& error) {
       log::warning("{}; measuring anew", error.what());
     }

@@ -117,6 +117,16 @@ void check_together(const RunConfig& config, const Places& places, std::vector<s
          place(places, "memory_model"));
   }
   notice_idle_keys(config, places, notices);
+  constexpr double kLeastRate = 1e-6;  // slower is a mistake, and makes times that no number holds
+  for (const auto& [key, rate] : {std::pair{"link_h2d_gbps", config.link_h2d_gbps},
+                                  {"link_d2h_gbps", config.link_d2h_gbps},
+                                  {"link_duplex_gbps", config.link_duplex_gbps},
+                                  {"disk_read_gbps", config.disk_read_gbps},
+                                  {"disk_write_gbps", config.disk_write_gbps},
+                                  {"optimizer_gparams_per_s", config.optimizer_gparams_per_s}})
+    if (rate > 0 && rate < kLeastRate)
+      fail(ExitCode::usage, "{}: {} is too slow; give at least {}, or 0 for no limit", place(places, key),
+           rate, kLeastRate);
   if (config.eval_strategy == "steps" && config.val_size == 0 && config.eval_dataset.empty()) {
     fail(ExitCode::usage, "{}: nothing to evaluate on; add val_size or eval_dataset",
          place(places, "eval_strategy"));

@@ -39,6 +39,14 @@ TEST(Questions, TheLargestBatchFitsAndOneMoreDoesNot) {
                              [](const Answer& a, const Answer& b) { return a.value < b.value; }));
 }
 
+TEST(Questions, MicroBatchesOfOneSlotEndTheSearchWhereCallsDo) {
+  PlanningInputs inputs = small_inputs(64, kBatch);
+  inputs.batch = {.slots = 4, .slot_tokens = 8, .micro_batch = 1};
+  const BatchAnswer batches = find_batch(inputs, "megatrain");
+  EXPECT_EQ(batches.largest, kMostLayerCalls / 64);
+  EXPECT_NE(batches.tried.back().why_not.find("too many calls"), std::string::npos);
+}
+
 TEST(Questions, MoreOfAnythingIsNeverSlower) {
   PlanningInputs inputs = small_inputs(4, kBatch);
   inputs.machine.device_capacity = plan_step(inputs, "offload-all").program.device_bytes;
