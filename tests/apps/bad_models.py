@@ -212,7 +212,7 @@ GGUF = [
     Case("tensor too many", 4, "it would be lost",
          gguf(lambda good: good.tensors.append({"name": "blk.0.extra", "shape": (8,), "type": 0, "offset": None}))),
     Case("another shape", 4, "but the file's settings make it", key("llama.feed_forward_length", U32, 32)),
-    Case("SentencePiece tokenizer", 4, "only 'gpt2'", key("tokenizer.ggml.model", TEXT, "llama")),
+    Case("WordPiece tokenizer", 4, "only 'gpt2'", key("tokenizer.ggml.model", TEXT, "bert")),
     Case("unknown pre-tokenizer", 4, "tokenizer.ggml.pre is 'dbrx'", key("tokenizer.ggml.pre", TEXT, "dbrx")),
     Case("token types of another number", 4, "entries for", key("tokenizer.ggml.token_type", ARRAY, (I32, [1, 1]))),
     Case("a token twice", 4, "is there twice", key("tokenizer.ggml.tokens", ARRAY, (TEXT, ["a"] * TOKENS))),

@@ -254,7 +254,11 @@ GgufBuilder sentencepiece_gguf() {
       .text("tokenizer.ggml.model", "llama")
       .remove("tokenizer.ggml.pre")
       .remove("tokenizer.ggml.merges")
-      .texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "\u2581", "a", "b", "ab", "\u2581" "ab", "\u2581" "a"})
+      .texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "\u2581", "a", "b", "ab",
+                                       "\u2581"
+                                       "ab",
+                                       "\u2581"
+                                       "a"})
       .ints("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 1, 1})
       .floats("tokenizer.ggml.scores", {0, 0, -9, -8, -7, -2, -1, -3})
       .u32("tokenizer.ggml.bos_token_id", 1)
@@ -265,7 +269,8 @@ TEST(GgufImport, SentencepieceScoresBecomeMerges) {
   const Imported model(sentencepiece_gguf().bytes());
   ASSERT_FALSE(model.failure) << model.failure->message;
   const Json tokenizer = model.json("tokenizer.json");
-  EXPECT_EQ(tokenizer["model"]["merges"], Json::parse(R"([["▁", "ab"], ["▁a", "b"], ["a", "b"], ["▁", "a"]])"));
+  EXPECT_EQ(tokenizer["model"]["merges"],
+            Json::parse(R"([["▁", "ab"], ["▁a", "b"], ["a", "b"], ["▁", "a"]])"));
   EXPECT_EQ(tokenizer["model"]["byte_fallback"], true);
   EXPECT_EQ(tokenizer["model"]["unk_token"], "<unk>");
   EXPECT_EQ(tokenizer["normalizer"]["normalizers"].size(), 2);
@@ -275,8 +280,8 @@ TEST(GgufImport, SentencepieceScoresBecomeMerges) {
   EXPECT_EQ(tokenizer["added_tokens"].size(), 2);
 
   const Imported bare(sentencepiece_gguf()
-                          .flag("tokenizer.ggml.add_space_prefix", false)
-                          .flag("tokenizer.ggml.add_bos_token", false)
+                          .boolean("tokenizer.ggml.add_space_prefix", false)
+                          .boolean("tokenizer.ggml.add_bos_token", false)
                           .bytes());
   ASSERT_FALSE(bare.failure) << bare.failure->message;
   EXPECT_EQ(bare.json("tokenizer.json")["normalizer"]["normalizers"].size(), 1);
@@ -482,9 +487,10 @@ TEST(GgufImport, RefusesTensorsThatDoNotFit) {
 }
 
 TEST(GgufImport, RefusesTokenizersItCannotWrite) {
-  expect_refusal(small_gguf().text("tokenizer.ggml.model", "t5"),
-                 ": tokenizer.ggml.model is 't5'; only 'gpt2' (byte-level BPE) and 'llama' (BPE by scores) can "
-                 "be imported");
+  expect_refusal(
+      small_gguf().text("tokenizer.ggml.model", "t5"),
+      ": tokenizer.ggml.model is 't5'; only 'gpt2' (byte-level BPE) and 'llama' (BPE by scores) can "
+      "be imported");
   expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {1}),
                  ": tokenizer.ggml.scores has 1 entries for 8 tokens");
   expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {0, 0, 0, 0, NAN, 0, 0, 0}),
