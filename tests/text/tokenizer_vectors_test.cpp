@@ -178,8 +178,10 @@ TEST(RandomStrings, DecodeToThemselves) {
     const auto without_frame = [&](const Tokenizer& tokenizer) {
       return tokenizer.decode(tokenizer.encode(text));
     };
+    // Metaspace puts a space in front of what has none, and its decoder takes one away.
+    const std::string without_space = normal.starts_with(' ') ? normal.substr(1) : normal;
     const std::array<bool, 3> same{without_frame(of_bytes) == normal, without_frame(with_fallback) == text,
-                                   without_frame(of_scores) == normal};
+                                   without_frame(of_scores) == without_space};
     for (std::size_t i = 0; i < same.size(); ++i) different[i] += same[i] ? 0 : 1;
     if (different[0] + different[1] + different[2] <= 3) {
       EXPECT_TRUE(same[0] && same[1] && same[2]) << row.at(0) << " " << same[0] << same[1] << same[2];
@@ -187,7 +189,7 @@ TEST(RandomStrings, DecodeToThemselves) {
   }
   std::cout << "  " << strings << " strings; decoded to something else: " << different[0]
             << " by bytes (NFC), " << different[1] << " by BPE with byte_fallback (as given), "
-            << different[2] << " by Unigram with byte_fallback (NFC)\n";
+            << different[2] << " by Unigram with byte_fallback (NFC, less a space in front)\n";
   EXPECT_GT(strings, 0);
   EXPECT_EQ(different, (std::array<std::size_t, 3>{}));
 }
