@@ -111,6 +111,17 @@ std::string form_of_unit(std::string_view unit, NormalForm form) {
   return {reinterpret_cast<const char*>(raw), static_cast<std::size_t>(size)};
 }
 
+// How many bytes at the front are the same code points.
+std::size_t common_code_points(std::string_view a, std::string_view b) {
+  std::size_t same = 0;
+  while (same < a.size() && same < b.size()) {
+    const std::size_t size = decode_utf8(a, same).size;
+    if (a.substr(same, size) != b.substr(same, size)) break;
+    same += size;
+  }
+  return same;
+}
+
 bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
@@ -130,8 +141,9 @@ std::optional<std::string> to_normal_form(std::string_view text, NormalForm form
       const std::string_view unit = text.substr(at, next - at);
       if (const std::string normal = form_of_unit(unit, form); normal != unit) {
         changed = true;
-        result.keep({copied, at});
-        result.put(normal, {at, next});
+        const std::size_t same = common_code_points(unit, normal);
+        result.keep({copied, at + same});
+        result.put(std::string_view(normal).substr(same), {at + same, next});
         copied = next;
       }
       at = next;
