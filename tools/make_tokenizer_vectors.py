@@ -21,6 +21,24 @@ LETTER = "\u2581"
 SPECIAL = ["<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
+# What sentencepiece compiles of these rules: ligature fi -> fi, 1/2 -> 1 fraction slash 2, circled 1, full-width A, A with a
+# ring above and e with an acute as one letter, half-width ga and ka, "cafe" -> tea, TM, a double-struck 0, U+0001 -> nothing,
+# and to a space: ideographic and no-break space, tab, newline, zero-width space.
+CHARSMAP = (
+    "AAQAAAAMAAAAAACAAQ0AAMwwAgABAACAig0AABkAAIBhpAEAZoQBAAo1AAAJOQAAFQAAgGUdAADMDAIAHAAAgIEFAAAHAACAi1UAAKIFAAAPAACAoAUAAAUA"
+    "AICABAIAgE0AAIEFAAASAACAoQUAAA0AAIC2BQAAHwAAgL58AgCe9QAAoJEAAIDsAgAjAACAnWgCAKz0AgCEVAIAn2QCAJg9AAADAACAKwAAACgAAAApAAAA"
+    "LgAAAC8AAAAsAAAALQAAAJEQAgAzAAAAMAAAADEAAAC8PAIAvXwCADQAAAA1AAAAOgAAADsAAAA4AAAAOQAAAD4AAAC9tQAAPAAAAD0AAABCAAAAQwAAAEE0"
+    "AgBBAAAARgAAAEcAAABEAAAARQAAAEoAAABLAAAASAAAAEkAAABOAAAATwAAAEwAAABNAAAAUgAAAFMAAABQAAAAUQAAAFYAAABXAAAAVAAAAFUAAABaAAAA"
+    "WwAAAFgAAABZAAAAXgAAAF8AAABcAAAAXQAAAGMYAABjAAAAYAAAAGEAAABmAAAAZwAAAGWcAgBlAAAAagAAAGsAAABoAAAAaQAAAG4AAABvAAAAbAAAAG0A"
+    "AAByAAAAcwAAAHAAAABxAAAAdgAAAHcAAAB0AAAAdQAAAHoAAAB7AAAAeAAAAHkAAAB+AAAAfwAAAHwAAAB9AAAAggAAAIMAAACAAAAAgQAAAIYAAACHAAAA"
+    "hAAAAIUAAACKAAAAiwAAAIgAAACJAAAAjgAAAI8AAACMAAAAjQAAAJIAAACTAAAAkAAAAJEAAACWAAAAlwAAAJQAAACVAAAAmgAAAJsAAACYAAAAmQAAAJ4A"
+    "AACfAAAAnAAAAJ0AAACiAAAAowAAAKAAAAChAAAApgAAAKcAAACkAAAApQAAAKoAAACrAAAAqAAAAKkAAACuAAAArwAAAKwAAACtAAAAsgAAALMAAACwAAAA"
+    "sQAAALYAAAC3AAAAtAAAALUAAAC6AAAAuwAAALgAAAC5AAAAvgAAAL8AAAC8AAAAvQAAAMIAAADCBAEAwAAAAMEAAADGAAAAxwAAAMQAAADFAAAAygAAAMsA"
+    "AADIAAAAyQAAAM4AAADPAAAAzAAAAM0AAADSAAAA0wAAANAAAADRAAAA1gAAANcAAADUAAAA1QAAANoAAADbAAAA2AAAANkAAADeAAAA3wAAANwAAADdAAAA"
+    "49gBAOIAAQDgAAAA4QAAAOYAAADnAAAA5AAAAOUAAADqAAAA6wAAAOgAAADpAAAA75ABAO8AAADsAAAA7QAAAPIAAADzAAAA70gBAPA0AQD2AAAA9wAAAPQA"
+    "AAD1AAAA+gAAAPsAAAD4AAAA+QAAAP4AAAD/AAAA/AAAAP0AAAAAIAAwADEAMeKBhDIAQQBUTQBmaQB0ZWEAw4UAw6kA44KrAOOCrAA="
+)
+
 MORE_TEXT = [
     "Der Zug f\u00e4hrt \u00fcber die Br\u00fccke. \u00c9t\u00e9 \u00e0 la plage, d\u00e9j\u00e0 vu, na\u00efve caf\u00e9s. Se\u00f1or Ni\u00f1o ma\u00f1ana.",
     "\u4eca\u5929\u5929\u6c14\u5f88\u597d\uff0c\u6211\u4eec\u53bb\u516c\u56ed\u3002\u6570\u5b66\u548c\u7269\u7406\u3002\u5929\u6c14\u4e0d\u597d\uff0c\u6211\u4eec\u4e0d\u53bb\u3002",
@@ -174,6 +192,9 @@ def cases(documents):
     yield "Unigram", "unigram", {}, {}
     for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"):
         yield f"Unigram, {name}", "unigram", dict(normalizer=dict(type=name)), {}
+    compiled = dict(type="Precompiled", precompiled_charsmap=CHARSMAP)
+    yield "Unigram, Precompiled", "unigram", dict(normalizer=compiled), {}
+    yield "Unigram, Precompiled in a sequence", "unigram", dict(normalizer=sequence("normalizers", compiled, replace(" {2,}", " ", "Regex")), pre_tokenizer=metaspace("first")), {}
     yield "Unigram, Strip", "unigram", dict(normalizer=dict(type="Strip", strip_left=True, strip_right=True)), {}
     yield "Unigram, Strip right", "unigram", dict(normalizer=dict(type="Strip", strip_left=False, strip_right=True), pre_tokenizer=metaspace("never")), {}
     yield "Unigram, all normalizers", "unigram", dict(normalizer=sequence(

@@ -144,10 +144,12 @@ void Normalizer::add(const json& document, const std::string& where) {
     steps_.emplace_back(Prepend{json_field::text(document, "prepend", where)});
   } else if (type == "Replace") {
     steps_.emplace_back(Replacement::read(document, where));
+  } else if (type == "Precompiled") {
+    steps_.emplace_back(PrecompiledMap(json_field::text(document, "precompiled_charsmap", where), where));
   } else {
     fail(ExitCode::model_file,
          "{}: the type '{}' is not supported (NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Nmt, "
-         "Prepend, Replace and Sequence are)",
+         "Prepend, Replace, Precompiled and Sequence are)",
          where, type);
   }
 }
@@ -156,6 +158,7 @@ std::optional<std::string> Normalizer::run(const Step& step, std::string_view te
                                            OriginMap* origin) {
   if (const auto* form = std::get_if<NormalForm>(&step)) return to_normal_form(text, *form, origin);
   if (const auto* replacement = std::get_if<Replacement>(&step)) return replacement->apply(text, origin);
+  if (const auto* map = std::get_if<PrecompiledMap>(&step)) return map->apply(text, origin);
   if (const auto* ends = std::get_if<Strip>(&step)) return strip(text, ends->left, ends->right, origin);
   if (const auto* prefix = std::get_if<Prepend>(&step)) {
     if (text.empty() || !allow_prefix || prefix->text.empty()) return std::nullopt;

@@ -11,6 +11,7 @@
 
 #include "text/normal_form.h"
 #include "text/origin_map.h"
+#include "text/precompiled.h"
 #include "text/regex.h"
 
 namespace lazytrain {
@@ -49,7 +50,8 @@ class Normalizer {
   struct Prepend {
     std::string text;
   };
-  using Step = std::variant<NormalForm, Lowercase, StripAccents, Nmt, Strip, Prepend, Replacement>;
+  using Step =
+      std::variant<NormalForm, Lowercase, StripAccents, Nmt, Strip, Prepend, Replacement, PrecompiledMap>;
 
   void add(const nlohmann::json& document, const std::string& where);
   static std::optional<std::string> run(const Step& step, std::string_view text, bool allow_prefix,

@@ -1,9 +1,9 @@
 // The tokenizer of a Hugging Face model folder: text <-> token ids, exactly as the `tokenizers` library does
 // it for what tokenizer.json may contain here: normalizers NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
-// Strip, Nmt, Prepend, Replace; pre-tokenizers Split, Digits, WhitespaceSplit, Metaspace, ByteLevel; models
-// BPE (of bytes, or of code points with or without byte_fallback) and Unigram; decoders ByteLevel, Metaspace,
-// Replace, ByteFallback, Fuse, Strip; post-processors ByteLevel and TemplateProcessing; and sequences of
-// them. Anything else is refused by name when the file is read.
+// Strip, Nmt, Prepend, Replace, Precompiled; pre-tokenizers Split, Digits, WhitespaceSplit, Metaspace,
+// ByteLevel; models BPE (of bytes, or of code points with or without byte_fallback) and Unigram; decoders
+// ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip; post-processors ByteLevel and TemplateProcessing;
+// and sequences of them. Anything else is refused by name when the file is read.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/random.h"
+#include "formats/json.h"
 #include "small_tokenizer.h"
 
 namespace lazytrain::testing {
@@ -162,6 +163,38 @@ TEST(TokenizerMutation, FiveThousandDamagedFilesLoadOrAreRefused) {
 TEST(TokenizerMutation, DamagedFilesWithByteFallbackLoadOrAreRefused) {
   (void)Tokenizer::parse(file_of_letters(false), "tokenizer.json");  // whole, it loads
   expect_robust(file_of_letters(false), 21, 5000);
+}
+
+TEST(TokenizerMutation, DamagedTablesOfReplacementsLoadOrAreRefused) {
+  const auto vectors = read_json(kTextData / "tokenizer_vectors.json", ExitCode::data);
+  nlohmann::json document = nlohmann::json::parse(file_of_letters(true));
+  for (const auto& item : vectors.at("cases"))
+    if (item.at("name") == "Unigram, Precompiled") document["normalizer"] = item.at("patch").at("normalizer");
+  auto& table = document.at("normalizer").at("precompiled_charsmap").get_ref<std::string&>();
+  const std::string whole = table;
+  const std::string text =
+      "\ufb01ne cafe\u0301 \u0001\uff76\uff9e \u00bdA\u030a\t\u3000" + std::string("\0x\n", 3);
+  Random random(23, 3);
+  int loaded = 0, refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    table = whole;
+    for (std::uint64_t edits = 1 + random.below(30); edits > 0; --edits)
+      table[random.below(table.size())] = static_cast<char>('A' + random.below(26));
+    try {
+      const Tokenizer tokenizer = tokenizer_of(document);
+      ++loaded;
+      std::vector<std::int32_t> ids;
+      std::vector<ByteRange> ranges;
+      tokenizer.encode(text, {}, ids, &ranges);
+      ASSERT_EQ(ids.size(), ranges.size());
+      for (const ByteRange& range : ranges) ASSERT_LE(range.end, text.size());
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  std::cout << "  " << loaded << " loaded, " << refused << " refused\n";
+  EXPECT_GT(loaded, 100);
+  EXPECT_GT(refused, 10);
 }
 
 TEST(TokenizerMutation, DamagedUnigramFilesLoadOrAreRefused) {
