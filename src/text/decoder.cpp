@@ -22,8 +22,13 @@ std::uint64_t count_of(const json& document, const char* key, const std::string&
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
+  std::string result;
+  std::size_t copied = 0;
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, copied)) {
+    result.append(text, copied, at - copied).append(to);
+    copied = at + from.size();
+  }
+  if (copied > 0) text = result.append(text, copied);
 }
 
 // Tokens of bytes in a row become text where together they are UTF-8, else one U+FFFD each.
