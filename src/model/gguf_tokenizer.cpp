@@ -1,6 +1,9 @@
 #include "model/gguf_tokenizer.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -11,6 +14,7 @@
 #include "formats/json.h"
 #include "formats/text_checks.h"
 #include "model/gguf_config.h"
+#include "model/gguf_sentencepiece.h"
 
 namespace lazytrain {
 namespace {
@@ -106,7 +110,7 @@ PreTokenizer pre_tokenizer(const Gguf& file) {
 Json added_tokens(const Vocabulary& vocabulary) {
   Json added = Json::array();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const bool special = vocabulary.is(id, TokenKind::control);
+    const bool special = vocabulary.is(id, TokenKind::control) || vocabulary.is(id, TokenKind::unknown);
     if (!special && !vocabulary.is(id, TokenKind::user_defined)) continue;
     added.push_back({{"id", id},
                      {"content", vocabulary.tokens[id]},
@@ -182,6 +186,7 @@ Json post_processor(const Gguf& file, const Vocabulary& vocabulary, const GgufSp
   }
   const Json around = {
       {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  if (file.get_string("tokenizer.ggml.model") == "llama") return around;
   Json bytes = byte_level(true);
   bytes["trim_offsets"] = false;
   return {{"type", "Sequence"}, {"processors", Json::array({bytes, around})}};
@@ -199,38 +204,83 @@ Json special_tokens_map(const Vocabulary& vocabulary, const GgufSpecialTokens& s
   return map;
 }
 
-}  // namespace
-
-void write_gguf_tokenizer(const Gguf& file, const std::filesystem::path& folder) {
-  const std::string where = file.path().string();
-  if (const std::string model = file.get_string("tokenizer.ggml.model"); model != "gpt2") {
-    fail(ExitCode::model_file, "{}: tokenizer.ggml.model is {}; only 'gpt2' (byte-level BPE) can be imported",
-         where, in_quotes(model));
-  }
-  const PreTokenizer pre = pre_tokenizer(file);
-  const Vocabulary vocabulary = read_vocabulary(file);
-  const GgufSpecialTokens special = gguf_special_tokens(file);
-
+// `model` has what differs between kinds.
+Json whole_tokenizer(const Vocabulary& vocabulary, const Json& normalizer, const Json& pre_tokenizer,
+                     const Json& post_processor, const Json& decoder, const Json& model) {
   Json tokenizer;
   tokenizer["version"] = "1.0";
   tokenizer["truncation"] = nullptr;
   tokenizer["padding"] = nullptr;
   tokenizer["added_tokens"] = added_tokens(vocabulary);
-  tokenizer["normalizer"] = pre.normalizer;
-  tokenizer["pre_tokenizer"] = pre.pre_tokenizer;
-  tokenizer["post_processor"] = post_processor(file, vocabulary, special, pre.adds_bos);
-  tokenizer["decoder"] = {
-      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-  tokenizer["model"] = {{"type", "BPE"},
-                        {"dropout", nullptr},
-                        {"unk_token", nullptr},
-                        {"continuing_subword_prefix", nullptr},
-                        {"end_of_word_suffix", nullptr},
-                        {"fuse_unk", false},
-                        {"byte_fallback", false},
-                        {"ignore_merges", pre.ignore_merges},
-                        {"vocab", vocabulary_object(vocabulary)},
-                        {"merges", merges(file, vocabulary)}};
+  tokenizer["normalizer"] = normalizer;
+  tokenizer["pre_tokenizer"] = pre_tokenizer;
+  tokenizer["post_processor"] = post_processor;
+  tokenizer["decoder"] = decoder;
+  Json& whole = tokenizer["model"] = {{"type", "BPE"},
+                                      {"dropout", nullptr},
+                                      {"unk_token", nullptr},
+                                      {"continuing_subword_prefix", nullptr},
+                                      {"end_of_word_suffix", nullptr},
+                                      {"fuse_unk", false},
+                                      {"byte_fallback", false},
+                                      {"ignore_merges", false},
+                                      {"vocab", vocabulary_object(vocabulary)}};
+  whole.update(model);
+  return tokenizer;
+}
+
+Json byte_level_tokenizer(const Gguf& file) {
+  const PreTokenizer pre = pre_tokenizer(file);
+  const Vocabulary vocabulary = read_vocabulary(file);
+  return whole_tokenizer(
+      vocabulary, pre.normalizer, pre.pre_tokenizer,
+      post_processor(file, vocabulary, gguf_special_tokens(file), pre.adds_bos),
+      {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}},
+      {{"ignore_merges", pre.ignore_merges}, {"merges", merges(file, vocabulary)}});
+}
+
+Json sentencepiece_tokenizer(const Gguf& file) {
+  const Vocabulary vocabulary = read_vocabulary(file);
+  const std::vector<float> scores = file.get_floats("tokenizer.ggml.scores");
+  if (scores.size() != vocabulary.tokens.size()) {
+    fail(ExitCode::model_file, "{}: tokenizer.ggml.scores has {} entries for {} tokens", file.path().string(),
+         scores.size(), vocabulary.tokens.size());
+  }
+  if (!std::ranges::all_of(scores, [](float score) { return std::isfinite(score); }))
+    fail(ExitCode::model_file, "{}: tokenizer.ggml.scores has one that is not a number",
+         file.path().string());
+  std::vector<bool> mergeable(scores.size());
+  std::optional<std::size_t> unknown;
+  for (std::size_t id = 0; id < scores.size(); ++id) {
+    mergeable[id] = vocabulary.is(id, TokenKind::normal);
+    if (vocabulary.is(id, TokenKind::unknown) && !unknown) unknown = id;
+  }
+  const GgufSpecialTokens special = gguf_special_tokens(file);
+  if (special.unknown) unknown = static_cast<std::size_t>(*special.unknown);
+  const bool prefix = file.find_bool("tokenizer.ggml.add_space_prefix").value_or(true);
+  Json model = {{"fuse_unk", true},
+                {"byte_fallback", true},
+                {"merges", merges_of_scores(vocabulary.tokens, scores, mergeable)}};
+  if (unknown) model["unk_token"] = vocabulary.tokens[*unknown];
+  return whole_tokenizer(vocabulary, sentencepiece_normalizer(prefix), nullptr,
+                         post_processor(file, vocabulary, special, true), sentencepiece_decoder(prefix),
+                         model);
+}
+
+}  // namespace
+
+void write_gguf_tokenizer(const Gguf& file, const std::filesystem::path& folder) {
+  const std::string where = file.path().string();
+  const std::string kind = file.get_string("tokenizer.ggml.model");
+  if (kind != "gpt2" && kind != "llama") {
+    fail(ExitCode::model_file,
+         "{}: tokenizer.ggml.model is {}; only 'gpt2' (byte-level BPE) and 'llama' (BPE by scores) can be "
+         "imported",
+         where, in_quotes(kind));
+  }
+  Json tokenizer = kind == "gpt2" ? byte_level_tokenizer(file) : sentencepiece_tokenizer(file);
+  const Vocabulary vocabulary = read_vocabulary(file);
+  const GgufSpecialTokens special = gguf_special_tokens(file);
   write_json(folder / "tokenizer.json", tokenizer);
 
   const Json map = special_tokens_map(vocabulary, special);

@@ -15,7 +15,12 @@ CodePoint code_point_before(std::string_view text, std::size_t at) {
   return decode_utf8(text, begin);
 }
 
-bool touches(std::span<const ByteRange> ranges, ByteRange range) {
+bool touches(const AddedTokenMatcher::Plain& plain, ByteRange range) {
+  const auto ranges = plain.ranges;
+  if (ranges.empty()) return false;
+  if (plain.origin != nullptr) range = plain.origin->source(range);
+  range.begin += plain.base;
+  range.end += plain.base;
   const auto first = std::partition_point(ranges.begin(), ranges.end(),
                                           [&](const ByteRange& r) { return r.end <= range.begin; });
   return first != ranges.end() && first->begin < range.end;
@@ -52,8 +57,7 @@ AddedTokenMatcher::Found AddedTokenMatcher::longest_at(std::string_view text, st
 }
 
 std::vector<AddedTokenMatcher::Section> AddedTokenMatcher::split(std::string_view text, bool parse_special,
-                                                                 std::span<const ByteRange> plain,
-                                                                 std::uint64_t base) const {
+                                                                 const Plain& plain) const {
   std::vector<Section> sections;
   std::size_t covered = 0;
   for (std::size_t at = 0; !tokens_.empty() && at < text.size();) {
@@ -69,7 +73,7 @@ std::vector<AddedTokenMatcher::Section> AddedTokenMatcher::split(std::string_vie
     const AddedToken& token = tokens_[static_cast<std::size_t>(found.token)];
     std::size_t begin = at, end = at + found.length;
     at = end;
-    if (token.special && (!parse_special || touches(plain, {base + begin, base + end}))) continue;
+    if (token.special && (!parse_special || touches(plain, {begin, end}))) continue;
     if (token.single_word) {
       const bool word_before = begin > 0 && is_word(code_point_before(text, begin).value);
       const bool word_behind = end < text.size() && is_word(decode_utf8(text, end).value);

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/unicode.h"
+#include "text/origin_map.h"
 
 namespace lazytrain {
 
@@ -35,11 +35,17 @@ class AddedTokenMatcher {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;  // -1: plain text
   };
+  // Ranges of a text in which no special token is looked for. Their offsets count from `base` bytes before
+  // the text, or before what it was rewritten from, if there is an `origin`.
+  struct Plain {
+    std::span<const ByteRange> ranges = {};
+    std::uint64_t base = 0;
+    const OriginMap* origin = nullptr;
+  };
   // The sections cover the text. With `parse_special` false, tokens with the flag `special` stay plain text;
-  // so do those that touch a range of `plain`, whose offsets count from `base` bytes before the text.
+  // so do those that touch a range of `plain`.
   [[nodiscard]] std::vector<Section> split(std::string_view text, bool parse_special,
-                                           std::span<const ByteRange> plain = {},
-                                           std::uint64_t base = 0) const;
+                                           const Plain& plain) const;
 
  private:
   struct Found {

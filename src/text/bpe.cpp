@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/random.h"
 #include "text/byte_level.h"
+#include "text/utf8.h"
 
 namespace lazytrain {
 namespace {
@@ -23,36 +23,7 @@ std::uint64_t hash_bytes(std::string_view bytes) {
   return checksum(std::as_bytes(std::span(bytes.data(), bytes.size())));
 }
 
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) | static_cast<std::uint32_t>(right);
-}
-
 }  // namespace
-
-void MergeTable::reserve(std::size_t merges) {
-  slots_.assign(std::bit_ceil(2 * merges + 2), Slot{});
-}
-
-std::size_t MergeTable::slot_of(std::uint64_t key) const {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = mix64(key) & mask;
-  while (slots_[slot].key != key && slots_[slot].key != kFree) slot = (slot + 1) & mask;
-  return slot;
-}
-
-void MergeTable::insert(std::int32_t left, std::int32_t right, Merge merge) {
-  const std::uint64_t key = pair_key(left, right);
-  Slot& slot = slots_[slot_of(key)];
-  if (slot.key == kFree) ++used_;
-  check(2 * used_ < slots_.size() + 2, "the merge table was reserved for all merges");
-  slot = {.key = key, .merge = merge};
-}
-
-const MergeTable::Merge* MergeTable::find(std::int32_t left, std::int32_t right) const {
-  const std::uint64_t key = pair_key(left, right);
-  const Slot& slot = slots_[slot_of(key)];
-  return slot.key == key ? &slot.merge : nullptr;
-}
 
 void BytePairEncoder::finish(const std::string& where) {
   if (!unknown_.empty()) {
@@ -65,54 +36,84 @@ void BytePairEncoder::finish(const std::string& where) {
   whole_.assign(std::bit_ceil(2 * static_cast<std::size_t>(model_size_) + 2), -1);
   std::vector<Symbol> symbols;
   for (std::int32_t id = 0; id < model_size_; ++id) {
-    const std::string* spelling = vocabulary_->spelling(id);
-    if (spelling == nullptr || !bytes_of_spelling(*spelling)) continue;
-    const std::string_view bytes = vocabulary_->bytes(id);
-    if (bytes.empty()) continue;
-    if (!ignore_merges_) {
+    const auto text = text_of(id);
+    if (!text || text->empty()) continue;
+    // Behind seams a part is not a piece, and ignore_merges is about pieces.
+    if (!ignore_merges_ || has_seams_) {
       symbols.clear();
-      start(bytes, symbols);
-      if (symbols.size() > kShort) {
-        merge_long(symbols);
-      } else {
-        merge_short(symbols);
-      }
-      const bool itself = symbols.size() == 1 && symbols[0].id == id && symbols[0].end == bytes.size();
+      start(*text, symbols);
+      merge(symbols);
+      const bool itself = symbols.size() == 1 && symbols[0].id == id && symbols[0].end == text->size();
       if (!itself) continue;
     }
     remember_whole(id);
   }
 }
 
+std::optional<std::string_view> BytePairEncoder::text_of(std::int32_t id) const {
+  const std::string* spelling = vocabulary_->spelling(id);
+  if (spelling == nullptr) return std::nullopt;
+  if (!byte_level_) return *spelling;
+  return bytes_of_spelling(*spelling) ? std::optional(vocabulary_->bytes(id)) : std::nullopt;
+}
+
 void BytePairEncoder::remember_whole(std::int32_t id) {
   const std::size_t mask = whole_.size() - 1;
-  std::size_t slot = hash_bytes(vocabulary_->bytes(id)) & mask;
+  std::size_t slot = hash_bytes(*text_of(id)) & mask;
   while (whole_[slot] >= 0) slot = (slot + 1) & mask;
   whole_[slot] = id;
 }
 
 std::int32_t BytePairEncoder::find_whole(std::string_view piece) const {
   const std::size_t mask = whole_.size() - 1;
-  for (std::size_t slot = hash_bytes(piece) & mask; whole_[slot] >= 0; slot = (slot + 1) & mask)
-    if (vocabulary_->bytes(whole_[slot]) == piece) return whole_[slot];
+  for (std::size_t slot = hash_bytes(piece) & mask; whole_[slot] >= 0; slot = (slot + 1) & mask) {
+    const std::int32_t id = whole_[slot];
+    if ((byte_level_ ? vocabulary_->bytes(id) : std::string_view(*vocabulary_->spelling(id))) == piece)
+      return id;
+  }
   return -1;
 }
 
 void BytePairEncoder::encode(std::string_view piece, std::uint64_t base, std::vector<std::int32_t>& ids,
                              std::vector<ByteRange>* ranges) const {
   if (piece.empty()) return;
-  if (const std::int32_t whole = find_whole(piece); whole >= 0) {
+  if (!has_seams_) return encode_part(piece, base, ids, ranges);
+  if (ignore_merges_ && piece.size() <= longest_) {
+    if (const auto id = vocabulary_->find(piece); id && *id < model_size_) {
+      ids.push_back(*id);
+      if (ranges != nullptr) ranges->push_back({base, base + piece.size()});
+      return;
+    }
+  }
+  // Cut where no merge can reach across, so that parts are words.
+  std::size_t begin = 0;
+  char32_t before = 0;
+  bool known_before = false;
+  for (std::size_t at = 0; at < piece.size();) {
+    const CodePoint point = decode_utf8(piece, at);
+    const bool known = letter_id(point.value) >= 0;
+    if (known && known_before &&
+        inside_.find(static_cast<std::int32_t>(before), static_cast<std::int32_t>(point.value)) == nullptr) {
+      encode_part(piece.substr(begin, at - begin), base + begin, ids, ranges);
+      begin = at;
+    }
+    before = point.value;
+    known_before = known;
+    at += point.size;
+  }
+  encode_part(piece.substr(begin), base + begin, ids, ranges);
+}
+
+void BytePairEncoder::encode_part(std::string_view part, std::uint64_t base, std::vector<std::int32_t>& ids,
+                                  std::vector<ByteRange>* ranges) const {
+  if (const std::int32_t whole = find_whole(part); whole >= 0) {
     ids.push_back(whole);
-    if (ranges != nullptr) ranges->push_back({base, base + piece.size()});
+    if (ranges != nullptr) ranges->push_back({base, base + part.size()});
     return;
   }
   std::vector<Symbol> symbols;
-  start(piece, symbols);
-  if (symbols.size() > kShort) {
-    merge_long(symbols);
-  } else {
-    merge_short(symbols);
-  }
+  start(part, symbols);
+  merge(symbols);
   for (const Symbol& symbol : symbols) {
     ids.push_back(symbol.id);
     if (ranges != nullptr) ranges->push_back({base + symbol.begin, base + symbol.end});
@@ -121,6 +122,14 @@ void BytePairEncoder::encode(std::string_view piece, std::uint64_t base, std::ve
 
 void BytePairEncoder::start(std::string_view piece, std::vector<Symbol>& symbols) const {
   symbols.reserve(piece.size());
+  if (byte_level_) {
+    start_bytes(piece, symbols);
+  } else {
+    start_letters(piece, symbols);
+  }
+}
+
+void BytePairEncoder::start_bytes(std::string_view piece, std::vector<Symbol>& symbols) const {
   bool after_unknown = false;
   for (std::uint64_t at = 0; at < piece.size(); ++at) {
     const std::int32_t id = byte_ids_[static_cast<unsigned char>(piece[at])];
@@ -135,6 +144,56 @@ void BytePairEncoder::start(std::string_view piece, std::vector<Symbol>& symbols
       }
       after_unknown = true;
     }
+  }
+}
+
+// As the reference does it: an unknown token waits for what follows it, and the tokens of bytes do not end
+// its wait, so that they come before it.
+void BytePairEncoder::start_letters(std::string_view piece, std::vector<Symbol>& symbols) const {
+  std::optional<Symbol> unknown;
+  const auto put_unknown = [&] {
+    if (unknown && !symbols.empty()) {  // it stands behind the bytes that came while it waited
+      unknown->begin = std::max(unknown->begin, symbols.back().end);
+      unknown->end = std::max(unknown->begin, unknown->end);
+    }
+    if (unknown) symbols.push_back(*unknown);
+    unknown.reset();
+  };
+  for (std::uint64_t at = 0; at < piece.size();) {
+    const CodePoint point = decode_utf8(piece, at);
+    const std::uint64_t end = at + point.size;
+    const auto bytes = piece.substr(at, point.size);
+    const auto has_token = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; };
+    if (const std::int32_t id = letter_id(point.value); id >= 0) {
+      put_unknown();
+      symbols.push_back({id, at, end});
+    } else if (byte_fallback_ && std::all_of(bytes.begin(), bytes.end(), has_token)) {
+      for (std::uint64_t i = at; i < end; ++i)
+        symbols.push_back({byte_ids_[static_cast<unsigned char>(piece[i])], i, i + 1});
+    } else if (unknown_id_ >= 0) {
+      if (unknown && fuse_unknown_) {
+        unknown->end = end;
+      } else {
+        put_unknown();
+        unknown = Symbol{unknown_id_, at, end};
+      }
+    }
+    at = end;
+  }
+  put_unknown();
+}
+
+std::int32_t BytePairEncoder::letter_id(char32_t letter) const {
+  if (letter < ascii_ids_.size()) return ascii_ids_[letter];
+  const auto found = letter_ids_.find(letter);
+  return found == letter_ids_.end() ? -1 : found->second;
+}
+
+void BytePairEncoder::merge(std::vector<Symbol>& symbols) const {
+  if (symbols.size() > kShort) {
+    merge_long(symbols);
+  } else {
+    merge_short(symbols);
   }
 }
 

@@ -69,10 +69,12 @@ class ChatTemplate::Writer {
     flush();
     out_.ids.push_back(id);
     mark(supervised);
-    in_text_ = false;
+    in_text_ = first_ = false;
   }
-  void tokens(std::span<const std::int32_t> ids) {
+  // What the tokenizer itself puts before the first text.
+  void prefix(std::span<const std::int32_t> ids) {
     for (const std::int32_t id : ids) token(id, false);
+    first_ = true;
   }
   Rendered finish() {
     flush();
@@ -86,9 +88,10 @@ class ChatTemplate::Writer {
   }
   void encode(std::string_view text, bool supervised) {
     if (text.empty()) return;
-    tokenizer_.encode(text, {.parse_special = false, .continues = in_text_}, out_.ids);
+    tokenizer_.encode(text, {.parse_special = false, .continues = in_text_, .first = first_}, out_.ids);
     mark(supervised);
     in_text_ = true;
+    first_ = false;
   }
   void mark(bool supervised) {
     out_.supervised.resize(out_.ids.size(), supervised || train_on_prompt_ ? 1 : 0);
@@ -98,6 +101,7 @@ class ChatTemplate::Writer {
   bool train_on_prompt_;
   const Message* learned_;
   bool in_text_ = false;  // the last thing written was text
+  bool first_ = true;     // nothing was written yet
   std::string pending_;
   Rendered out_;
 };
@@ -205,7 +209,7 @@ void ChatTemplate::render_chatml(std::span<const Message> conversation, bool gen
 }
 
 void ChatTemplate::render_plain(std::span<const Message> conversation, Writer& writer) const {
-  writer.tokens(tokenizer_.prefix_ids());
+  writer.prefix(tokenizer_.prefix_ids());
   for (const Message& message : conversation) {
     if (message.role == Role::assistant) {
       writer.response(message);
@@ -218,7 +222,7 @@ void ChatTemplate::render_plain(std::span<const Message> conversation, Writer& w
 }
 
 void ChatTemplate::render_alpaca(std::span<const Message> conversation, Writer& writer) const {
-  writer.tokens(tokenizer_.prefix_ids());
+  writer.prefix(tokenizer_.prefix_ids());
   const bool own_system = conversation.front().role == Role::system;
   writer.prompt(own_system ? std::string_view(conversation.front().content) : kAlpacaPreamble);
   writer.prompt("\n\n");

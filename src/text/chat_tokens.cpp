@@ -67,10 +67,13 @@ class Encoder {
     }
     const std::size_t first = ids.size();
     const bool in_text = !ids.empty() && !tokenizer_.is_special(ids.back());
-    tokenizer_.encode(
-        std::string_view(text_.bytes()).substr(done_, end - done_),
-        {.add_special_tokens = false, .parse_special = true, .continues = in_text, .plain = plain}, ids,
-        &ranges);
+    tokenizer_.encode(std::string_view(text_.bytes()).substr(done_, end - done_),
+                      {.add_special_tokens = false,
+                       .parse_special = true,
+                       .continues = in_text,
+                       .first = done_ == 0,
+                       .plain = plain},
+                      ids, &ranges);
     for (std::size_t i = first; i < ranges.size(); ++i) {
       ranges[i].begin += done_;
       ranges[i].end += done_;

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "text/json_field.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace lazytrain {
@@ -39,12 +40,14 @@ Regex parse_pattern(const json& pattern, const std::string& where) {
   fail(ExitCode::model_file, "{}: the pattern of a Split should have the key 'Regex' or 'String'", where);
 }
 
-void digit_parts(std::string_view text, std::vector<Regex::Part>& parts) {
+// Every code point that `matches` is a match of its own.
+template <typename Matches>
+void parts_by_letter(std::string_view text, std::vector<Regex::Part>& parts, const Matches& matches) {
   std::size_t covered = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = decode_utf8(text, at);
     const std::size_t end = at + point.size;
-    if (is_numeric(point.value)) {
+    if (matches(point.value)) {
       if (at > covered) parts.push_back({covered, at, false});
       parts.push_back({at, end, true});
       covered = end;
@@ -52,6 +55,53 @@ void digit_parts(std::string_view text, std::vector<Regex::Part>& parts) {
     at = end;
   }
   if (covered < text.size()) parts.push_back({covered, text.size(), false});
+}
+
+void parts_by_string(std::string_view text, std::string_view match, std::vector<Regex::Part>& parts) {
+  std::size_t covered = 0;
+  for (std::size_t at = text.find(match); at != std::string_view::npos; at = text.find(match, covered)) {
+    if (at > covered) parts.push_back({covered, at, false});
+    covered = at + match.size();
+    parts.push_back({at, covered, true});
+  }
+  if (covered < text.size()) parts.push_back({covered, text.size(), false});
+}
+
+// Puts a space in front of every piece that has none.
+void put_spaces(std::string_view text, Rewriting& result, std::size_t& size, ByteRange& piece) {
+  const ByteRange source = piece;
+  piece.begin = size;
+  if (text[source.begin] != ' ') {
+    result.put(" ", {source.begin, source.begin});
+    ++size;
+  }
+  result.keep(source);
+  piece.end = size += source.end - source.begin;
+}
+
+void write_metaspace(std::string_view text, const MetaspaceSettings& settings, const PrefixRule& rule,
+                     Rewriting& result, std::size_t& size, ByteRange& piece) {
+  using Prepend = MetaspaceSettings::Prepend;
+  const ByteRange source = piece;
+  const std::string& letter = settings.replacement;
+  const std::string_view old = text.substr(source.begin, source.end - source.begin);
+  piece.begin = size;
+  const bool wanted = settings.prepend == Prepend::always ||
+                      (settings.prepend == Prepend::first && source.begin < rule.first_until);
+  if (wanted && rule.allowed && old[0] != ' ' && !old.starts_with(letter)) {
+    result.put(letter, {source.begin, source.begin});
+    size += letter.size();
+  }
+  std::size_t copied = source.begin;
+  for (std::size_t at = source.begin; at < source.end; ++at) {
+    if (text[at] != ' ') continue;
+    result.keep({copied, at});
+    result.put(letter, {at, at + 1});
+    size += at - copied + letter.size();
+    copied = at + 1;
+  }
+  result.keep({copied, source.end});
+  piece.end = size += source.end - copied;
 }
 
 }  // namespace
@@ -104,10 +154,14 @@ void apply_behavior(const std::vector<Regex::Part>& parts, SplitBehavior behavio
 
 PreTokenizer::PreTokenizer(const json& document, const std::string& where) {
   add(document, where + ": pre_tokenizer");
-  if (!byte_level_) {
-    fail(ExitCode::model_file,
-         "{}: pre_tokenizer has no ByteLevel step; only byte-level BPE tokenizers are supported", where);
+}
+
+bool PreTokenizer::prefixes_first() const {
+  for (const Stage& stage : stages_) {
+    const auto* metaspace = std::get_if<MetaspaceSettings>(&stage);
+    if (metaspace != nullptr && metaspace->prepend == MetaspaceSettings::Prepend::first) return true;
   }
+  return false;
 }
 
 void PreTokenizer::add(const json& document, const std::string& where) {
@@ -122,71 +176,96 @@ void PreTokenizer::add(const json& document, const std::string& where) {
   if (byte_level_)
     fail(ExitCode::model_file, "{}: the step '{}' after ByteLevel is not supported", where, type);
   if (type == "Split") {
-    before_prefix_.push_back(Split{
+    stages_.emplace_back(Split{
         .regex = parse_pattern(json_field::need(document, "pattern", where), where),
         .behavior = parse_behavior(json_field::text(document, "behavior", where), where),
         .invert = json_field::boolean(document, "invert", false, where),
     });
   } else if (type == "Digits") {
-    before_prefix_.push_back(
+    stages_.emplace_back(
         Digits{.individual = json_field::boolean(document, "individual_digits", false, where)});
+  } else if (type == "WhitespaceSplit") {
+    stages_.emplace_back(WhitespaceSplit{});
+  } else if (type == "Metaspace") {
+    stages_.emplace_back(MetaspaceSettings::read(document, where));
   } else if (type == "ByteLevel") {
     byte_level_ = true;
-    add_prefix_space_ = json_field::boolean(document, "add_prefix_space", true, where);
+    if (json_field::boolean(document, "add_prefix_space", true, where)) stages_.emplace_back(PrefixSpace{});
     if (json_field::boolean(document, "use_regex", true, where))
-      after_prefix_.push_back(Split{.regex = Regex(kGpt2Pattern, where)});
+      stages_.emplace_back(Split{.regex = Regex(kGpt2Pattern, where)});
   } else {
     fail(ExitCode::model_file,
-         "{}: the type '{}' is not supported (Split, Digits, ByteLevel and Sequence are)", where, type);
+         "{}: the type '{}' is not supported (Split, Digits, WhitespaceSplit, Metaspace, ByteLevel and "
+         "Sequence "
+         "are)",
+         where, type);
   }
 }
 
-void PreTokenizer::run(const Stage& stage, std::string_view subject, std::vector<ByteRange>& pieces) {
+// Within the pieces; the text stays.
+void PreTokenizer::cut(const Stage& stage, std::string_view subject, std::vector<ByteRange>& pieces) {
   std::vector<ByteRange> result;
   std::vector<Regex::Part> parts;
   for (const ByteRange& piece : pieces) {
     const std::string_view text = subject.substr(piece.begin, piece.end - piece.begin);
+    SplitBehavior behavior = SplitBehavior::isolated;
     parts.clear();
     if (const auto* split = std::get_if<Split>(&stage)) {
       split->regex.split(text, parts);
+      behavior = split->behavior;
       if (split->invert)
         for (Regex::Part& part : parts) part.match = !part.match;
-      apply_behavior(parts, split->behavior, piece.begin, result);
+    } else if (const auto* digits = std::get_if<Digits>(&stage)) {
+      parts_by_letter(text, parts, is_numeric);
+      if (!digits->individual) behavior = SplitBehavior::contiguous;
+    } else if (const auto* metaspace = std::get_if<MetaspaceSettings>(&stage)) {
+      parts_by_string(text, metaspace->replacement, parts);
+      behavior = SplitBehavior::merged_with_next;
     } else {
-      digit_parts(text, parts);
-      const bool individual = std::get<Digits>(stage).individual;
-      apply_behavior(parts, individual ? SplitBehavior::isolated : SplitBehavior::contiguous, piece.begin,
-                     result);
+      parts_by_letter(text, parts, is_white_space);
+      behavior = SplitBehavior::removed;
     }
+    apply_behavior(parts, behavior, piece.begin, result);
   }
   pieces = std::move(result);
 }
 
-std::string_view PreTokenizer::split(std::string_view text, bool allow_prefix, std::string& storage,
+std::string_view PreTokenizer::split(std::string_view text, const PrefixRule& rule, std::string& storage,
                                      OriginMap* origin, std::vector<ByteRange>& pieces) const {
   std::string substituted;
   std::string_view subject = with_stand_ins(text, substituted);
   pieces.clear();
   if (text.empty()) return text;
   pieces.push_back({0, text.size()});
-  for (const Stage& stage : before_prefix_) run(stage, subject, pieces);
-
-  if (add_prefix_space_ && allow_prefix) {
-    storage.clear();
-    for (ByteRange& piece : pieces) {
-      const std::uint64_t begin = storage.size(), size = piece.end - piece.begin;
-      if (text[piece.begin] != ' ') {
-        storage.push_back(' ');
-        if (origin != nullptr) origin->append({piece.begin, piece.begin}, 1);
-      }
-      storage.append(text.substr(piece.begin, size));
-      if (origin != nullptr) origin->append_identity(piece.begin, size);
-      piece = {begin, storage.size()};
+  PrefixRule here = rule;
+  bool rewritten = false;
+  for (const Stage& stage : stages_) {
+    const auto* metaspace = std::get_if<MetaspaceSettings>(&stage);
+    if (metaspace == nullptr && !std::holds_alternative<PrefixSpace>(stage)) {
+      cut(stage, subject, pieces);
+      continue;
     }
+    if (metaspace == nullptr && !here.allowed) continue;
+    OriginMap moved;
+    Rewriting result(text, origin != nullptr ? &moved : nullptr);
+    std::size_t size = 0;
+    for (ByteRange& piece : pieces) {
+      if (metaspace != nullptr) {
+        write_metaspace(text, *metaspace, here, result, size, piece);
+      } else {
+        put_spaces(text, result, size, piece);
+      }
+    }
+    if (origin != nullptr) {
+      if (rewritten) moved.put_behind(*origin);
+      *origin = std::move(moved);
+    }
+    storage = result.take();
     text = storage;
+    rewritten = true;
     subject = with_stand_ins(text, substituted);
+    if (metaspace != nullptr && metaspace->split) cut(stage, subject, pieces);
   }
-  for (const Stage& stage : after_prefix_) run(stage, subject, pieces);
   return text;
 }
 

@@ -1,15 +1,18 @@
-// Cuts text into the pieces that BPE merges within: the `pre_tokenizer` of tokenizer.json (Split, Digits,
-// ByteLevel and sequences of them). The mapping of bytes to code points is left to the vocabulary.
+// Cuts text into the pieces that the model works within: the `pre_tokenizer` of tokenizer.json (Split,
+// Digits, WhitespaceSplit, Metaspace, ByteLevel and sequences of them). ByteLevel's mapping of bytes to code
+// points is left to the vocabulary.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "text/metaspace.h"
+#include "text/origin_map.h"
 #include "text/regex.h"
-#include "text/unicode.h"
 
 namespace lazytrain {
 
@@ -20,17 +23,28 @@ enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_
 void apply_behavior(const std::vector<Regex::Part>& parts, SplitBehavior behavior, std::uint64_t base,
                     std::vector<ByteRange>& pieces);
 
+// Where spaces may be put in front of text.
+struct PrefixRule {
+  bool allowed = true;  // false: nothing is put in front of anything
+  // Pieces that begin at one of so many bytes are the first of the whole text.
+  std::uint64_t first_until = 1;
+};
+
 class PreTokenizer {
  public:
-  // `document` is the value of the key; `where` names the file. Throws Error(model_file).
+  // `document` is the value of the key, null for none; `where` names the file. Throws Error(model_file).
   PreTokenizer(const nlohmann::json& document, const std::string& where);
 
-  // The pieces of `text` (valid UTF-8, normalised), as ranges of the text. Where a space has to be put in
-  // front
-  // (`add_prefix_space`) the text is rewritten into `storage` and the ranges are of that, with `origin`
-  // filled; `allow_prefix` false leaves the text alone. Returns the text that the ranges mean.
-  std::string_view split(std::string_view text, bool allow_prefix, std::string& storage, OriginMap* origin,
-                         std::vector<ByteRange>& pieces) const;
+  // Whether pieces are taken as bytes (ByteLevel), not as code points.
+  [[nodiscard]] bool byte_level() const { return byte_level_; }
+  // Whether PrefixRule::first_until matters.
+  [[nodiscard]] bool prefixes_first() const;
+
+  // The pieces of `text` (valid UTF-8, normalised), as ranges of the text. Where a step writes the text anew
+  // (ByteLevel with `add_prefix_space`, Metaspace) the result is in `storage` and the ranges are of that,
+  // with `origin` filled. Returns the text that the ranges mean.
+  std::string_view split(std::string_view text, const PrefixRule& rule, std::string& storage,
+                         OriginMap* origin, std::vector<ByteRange>& pieces) const;
 
  private:
   struct Split {
@@ -41,14 +55,15 @@ class PreTokenizer {
   struct Digits {
     bool individual = false;
   };
-  using Stage = std::variant<Split, Digits>;
+  struct WhitespaceSplit {};
+  struct PrefixSpace {};  // of ByteLevel
+  using Stage = std::variant<Split, Digits, WhitespaceSplit, PrefixSpace, MetaspaceSettings>;
 
   void add(const nlohmann::json& document, const std::string& where);
-  static void run(const Stage& stage, std::string_view subject, std::vector<ByteRange>& pieces);
+  static void cut(const Stage& stage, std::string_view subject, std::vector<ByteRange>& pieces);
 
-  std::vector<Stage> before_prefix_, after_prefix_;  // a prefix space is put in between
+  std::vector<Stage> stages_;
   bool byte_level_ = false;
-  bool add_prefix_space_ = false;
 };
 
 }  // namespace lazytrain

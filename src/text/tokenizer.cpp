@@ -39,36 +39,45 @@ std::string repair(std::string_view text, OriginMap& origin) {
 
 }  // namespace
 
-void Tokenizer::State::encode_pieces(std::string_view text, bool allow_prefix, std::vector<std::int32_t>& ids,
-                                     std::vector<ByteRange>* ranges) const {
+void Tokenizer::State::encode_pieces(std::string_view text, const PrefixRule& rule,
+                                     std::vector<std::int32_t>& ids, std::vector<ByteRange>* ranges) const {
   std::string storage;
   OriginMap origin;
   std::vector<ByteRange> pieces;
   const std::size_t first = count(ranges);
   const std::string_view split =
-      pre_tokenizer.split(text, allow_prefix, storage, ranges != nullptr ? &origin : nullptr, pieces);
-  for (const ByteRange& piece : pieces)
-    bpe.encode(split.substr(piece.begin, piece.end - piece.begin), piece.begin, ids, ranges);
+      pre_tokenizer.split(text, rule, storage, ranges != nullptr ? &origin : nullptr, pieces);
+  std::visit(
+      [&](const auto& encoder) {
+        for (const ByteRange& piece : pieces)
+          encoder.encode(split.substr(piece.begin, piece.end - piece.begin), piece.begin, ids, ranges);
+      },
+      model);
   if (split.data() != text.data()) map_back(ranges, first, origin);
 }
 
 void Tokenizer::State::encode_section(std::string_view text, std::uint64_t base, const EncodeOptions& options,
-                                      bool allow_prefix, std::vector<std::int32_t>& ids,
-                                      std::vector<ByteRange>* ranges) const {
+                                      std::vector<std::int32_t>& ids, std::vector<ByteRange>* ranges) const {
+  const bool begins = base == 0, allowed = !options.continues || !begins;
+  const bool asks_origin = ranges != nullptr || !options.plain.empty() || pre_tokenizer.prefixes_first();
   OriginMap origin;
   const std::size_t first = count(ranges);
-  const auto rewritten = nfc ? to_nfc(text, ranges != nullptr ? &origin : nullptr) : std::nullopt;
+  const auto rewritten = normalizer.apply(text, allowed, asks_origin ? &origin : nullptr);
   const std::string_view normal = rewritten ? std::string_view(*rewritten) : text;
-  // Where NFC moved bytes, `plain` no longer fits: then nothing in this section becomes a special token.
-  const bool parse_special = options.parse_special && (!rewritten || options.plain.empty());
-  for (const auto& section : normalized.split(normal, parse_special, options.plain, base)) {
+  std::uint64_t first_until = 0;
+  if (begins && options.first) first_until = rewritten ? origin.bytes_from_the_start() : 1;
+  const AddedTokenMatcher::Plain plain{
+      .ranges = options.plain, .base = base, .origin = rewritten && asks_origin ? &origin : nullptr};
+  for (const auto& section : normalized.split(normal, options.parse_special, plain)) {
     const std::size_t here = count(ranges);
     const std::string_view part = normal.substr(section.begin, section.end - section.begin);
     if (section.id >= 0) {
       ids.push_back(section.id);
       if (ranges != nullptr) ranges->push_back({0, part.size()});
     } else {
-      encode_pieces(part, allow_prefix || section.begin > 0, ids, ranges);
+      const PrefixRule rule{.allowed = allowed || section.begin > 0,
+                            .first_until = first_until > section.begin ? first_until - section.begin : 0};
+      encode_pieces(part, rule, ids, ranges);
     }
     shift(ranges, here, section.begin);
   }
@@ -87,14 +96,14 @@ void Tokenizer::State::encode(std::string_view text, const EncodeOptions& option
     encode(repaired, inner, ids, ranges);
     return map_back(ranges, first, origin);
   }
-  for (const auto& section : as_given.split(text, options.parse_special, options.plain)) {
+  for (const auto& section : as_given.split(text, options.parse_special, {.ranges = options.plain})) {
     const std::size_t here = count(ranges);
     const std::string_view part = text.substr(section.begin, section.end - section.begin);
     if (section.id >= 0) {
       ids.push_back(section.id);
       if (ranges != nullptr) ranges->push_back({0, part.size()});
     } else {
-      encode_section(part, section.begin, options, !options.continues || section.begin > 0, ids, ranges);
+      encode_section(part, section.begin, options, ids, ranges);
     }
     shift(ranges, here, section.begin);
   }
@@ -121,10 +130,21 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
-  std::string bytes;
-  for (const std::int32_t id : ids)
-    if (!skip_special || !is_special(id)) bytes += state_->vocabulary.bytes(id);
-  return replace_invalid_utf8(bytes);
+  const auto counts = [&](std::int32_t id) { return !skip_special || !is_special(id); };
+  if (state_->pre_tokenizer.byte_level()) {
+    std::string bytes;
+    for (const std::int32_t id : ids)
+      if (counts(id)) bytes += state_->vocabulary.bytes(id);
+    return replace_invalid_utf8(bytes);
+  }
+  std::vector<std::string> tokens;
+  for (const std::int32_t id : ids) {
+    const std::string* spelling = state_->vocabulary.spelling(id);
+    if (spelling == nullptr || !counts(id)) continue;
+    const auto other = state_->written.find(id);
+    tokens.push_back(other == state_->written.end() ? *spelling : other->second);
+  }
+  return state_->decoder.join(std::move(tokens));
 }
 
 std::string_view Tokenizer::bytes(std::int32_t id) const {

@@ -1,7 +1,9 @@
-// Byte-level BPE tokenizers from a Hugging Face model folder: text <-> token ids, exactly as the `tokenizers`
-// library does it for what tokenizer.json may contain here: normalizer NFC, pre-tokenizers Split, Digits,
-// ByteLevel and sequences of them, model BPE, decoder ByteLevel, post-processors ByteLevel and
-// TemplateProcessing. Anything else is refused by name when the file is read.
+// The tokenizer of a Hugging Face model folder: text <-> token ids, exactly as the `tokenizers` library does
+// it for what tokenizer.json may contain here: normalizers NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
+// Strip, Nmt, Prepend, Replace, Precompiled; pre-tokenizers Split, Digits, WhitespaceSplit, Metaspace,
+// ByteLevel; models BPE (of bytes, or of code points with or without byte_fallback) and Unigram; decoders
+// ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip; post-processors ByteLevel and TemplateProcessing;
+// and sequences of them. Anything else is refused by name when the file is read.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/unicode.h"
+#include "text/origin_map.h"
 
 namespace lazytrain {
 
@@ -24,6 +26,9 @@ struct EncodeOptions {
   bool parse_special = true;
   // True: the text goes on where another one, encoded before, ended; no prefix space is put in front of it.
   bool continues = false;
+  // False: other tokens stand before the text, so that it gets no space which only the first text has
+  // (Metaspace's `prepend_scheme` first).
+  bool first = true;
   // Ranges of the text, in order and apart from each other, in which no special token is looked for, nor one
   // that reaches into them.
   std::span<const ByteRange> plain = {};

@@ -3,21 +3,20 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "text/added_tokens.h"
-#include "text/bpe.h"
+#include "text/decoder.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_model.h"
 #include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace lazytrain {
-
-// The ids around a text, from the post-processor.
-struct TextFrame {
-  std::vector<std::int32_t> before, after;
-};
 
 // Named tokens of a model folder.
 struct RoleTokens {
@@ -33,11 +32,14 @@ struct Tokenizer::State {
 
   std::string where;
   Vocabulary vocabulary;
-  bool nfc = false;
+  Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  BytePairEncoder bpe;
+  TokenModel model;
+  Decoder decoder;
   AddedTokenMatcher as_given, normalized;
   std::unordered_set<std::int32_t> special;
+  // Added tokens that the normalizer rewrites are decoded as it leaves them.
+  std::unordered_map<std::int32_t, std::string> written;
   TextFrame frame;
   RoleTokens roles;
 
@@ -48,9 +50,8 @@ struct Tokenizer::State {
   void read_added_tokens(const nlohmann::json& document);
   // `base`: where the section begins in the text that was given.
   void encode_section(std::string_view text, std::uint64_t base, const EncodeOptions& options,
-                      bool allow_prefix, std::vector<std::int32_t>& ids,
-                      std::vector<ByteRange>* ranges) const;
-  void encode_pieces(std::string_view text, bool allow_prefix, std::vector<std::int32_t>& ids,
+                      std::vector<std::int32_t>& ids, std::vector<ByteRange>* ranges) const;
+  void encode_pieces(std::string_view text, const PrefixRule& rule, std::vector<std::int32_t>& ids,
                      std::vector<ByteRange>* ranges) const;
 };
 

@@ -29,6 +29,13 @@ void Vocabulary::add(std::string spelling, std::int64_t id, const std::string& w
   token.bytes = bytes_of_spelling(entry->first).value_or(entry->first);
 }
 
+void Vocabulary::respell(const std::function<std::string(std::int32_t, const std::string&)>& bytes_of) {
+  for (std::int32_t id = 0; Token & token : tokens_) {
+    if (token.spelling != nullptr) token.bytes = bytes_of(id, *token.spelling);
+    ++id;
+  }
+}
+
 std::optional<std::int32_t> Vocabulary::find(std::string_view spelling) const {
   const auto found = ids_.find(std::string(spelling));
   return found == ids_.end() ? std::nullopt : std::optional(found->second);

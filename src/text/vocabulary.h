@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class Vocabulary {
   // The bytes that decoding an id gives: those its letters stand for, or its spelling as it is where a letter
   // is outside of the byte-level alphabet. Empty where no token has the id.
   [[nodiscard]] std::string_view bytes(std::int32_t id) const;
+  // Asks for the bytes of every token anew, by id and spelling.
+  void respell(const std::function<std::string(std::int32_t, const std::string&)>& bytes_of);
   // One above the largest id.
   [[nodiscard]] std::int64_t size() const { return std::ssize(tokens_); }
 

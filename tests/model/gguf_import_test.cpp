@@ -248,6 +248,47 @@ TEST(GgufImport, OtherPreTokenizers) {
   EXPECT_EQ(llama.json("generation_config.json")["eos_token_id"], Json::parse("[0, 2]"));
 }
 
+// Merges by hand: "▁ab" (score -1) comes of ▁ + ab or ▁a + b, and goes before "ab" and "▁a".
+GgufBuilder sentencepiece_gguf() {
+  return small_gguf()
+      .text("tokenizer.ggml.model", "llama")
+      .remove("tokenizer.ggml.pre")
+      .remove("tokenizer.ggml.merges")
+      .texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "\u2581", "a", "b", "ab",
+                                       "\u2581"
+                                       "ab",
+                                       "\u2581"
+                                       "a"})
+      .ints("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 1, 1})
+      .floats("tokenizer.ggml.scores", {0, 0, -9, -8, -7, -2, -1, -3})
+      .u32("tokenizer.ggml.bos_token_id", 1)
+      .u32("tokenizer.ggml.eos_token_id", 1);
+}
+
+TEST(GgufImport, SentencepieceScoresBecomeMerges) {
+  const Imported model(sentencepiece_gguf().bytes());
+  ASSERT_FALSE(model.failure) << model.failure->message;
+  const Json tokenizer = model.json("tokenizer.json");
+  EXPECT_EQ(tokenizer["model"]["merges"],
+            Json::parse(R"([["▁", "ab"], ["▁a", "b"], ["a", "b"], ["▁", "a"]])"));
+  EXPECT_EQ(tokenizer["model"]["byte_fallback"], true);
+  EXPECT_EQ(tokenizer["model"]["unk_token"], "<unk>");
+  EXPECT_EQ(tokenizer["normalizer"]["normalizers"].size(), 2);
+  EXPECT_EQ(tokenizer["pre_tokenizer"], nullptr);
+  EXPECT_EQ(tokenizer["decoder"]["decoders"].size(), 4);
+  EXPECT_EQ(tokenizer["post_processor"]["type"], "TemplateProcessing");
+  EXPECT_EQ(tokenizer["added_tokens"].size(), 2);
+
+  const Imported bare(sentencepiece_gguf()
+                          .boolean("tokenizer.ggml.add_space_prefix", false)
+                          .boolean("tokenizer.ggml.add_bos_token", false)
+                          .bytes());
+  ASSERT_FALSE(bare.failure) << bare.failure->message;
+  EXPECT_EQ(bare.json("tokenizer.json")["normalizer"]["normalizers"].size(), 1);
+  EXPECT_EQ(bare.json("tokenizer.json")["decoder"]["decoders"].size(), 3);
+  EXPECT_EQ(bare.json("tokenizer.json")["post_processor"], nullptr);
+}
+
 // Converters store the divisors of the frequencies; factor 8, low 1, high 4, original 8192 (formulas of
 // rope.h).
 TEST(GgufImport, Llama3ScalingIsRecognised) {
@@ -446,8 +487,14 @@ TEST(GgufImport, RefusesTensorsThatDoNotFit) {
 }
 
 TEST(GgufImport, RefusesTokenizersItCannotWrite) {
-  expect_refusal(small_gguf().text("tokenizer.ggml.model", "llama"),
-                 ": tokenizer.ggml.model is 'llama'; only 'gpt2' (byte-level BPE) can be imported");
+  expect_refusal(
+      small_gguf().text("tokenizer.ggml.model", "t5"),
+      ": tokenizer.ggml.model is 't5'; only 'gpt2' (byte-level BPE) and 'llama' (BPE by scores) can "
+      "be imported");
+  expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {1}),
+                 ": tokenizer.ggml.scores has 1 entries for 8 tokens");
+  expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {0, 0, 0, 0, NAN, 0, 0, 0}),
+                 ": tokenizer.ggml.scores has one that is not a number");
   expect_refusal(
       small_gguf().text("tokenizer.ggml.pre", "deepseek-llm"),
       ": tokenizer.ggml.pre is 'deepseek-llm'; only smollm, gpt-2, llama-bpe and qwen2 can be imported");

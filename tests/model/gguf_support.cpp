@@ -55,6 +55,12 @@ GgufBuilder& GgufBuilder::ints(const std::string& key, const std::vector<std::in
   return set(key, 9, bytes);
 }
 
+GgufBuilder& GgufBuilder::floats(const std::string& key, const std::vector<float>& values) {
+  std::string bytes = raw<std::uint32_t>(6) + raw<std::uint64_t>(values.size());
+  for (const float value : values) bytes += raw(value);
+  return set(key, 9, bytes);
+}
+
 GgufBuilder& GgufBuilder::remove(const std::string& key) {
   std::erase_if(metadata_, [&](const auto& entry) { return entry.first == key; });
   return *this;

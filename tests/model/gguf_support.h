@@ -16,6 +16,7 @@ class GgufBuilder {
   GgufBuilder& text(const std::string& key, const std::string& value);
   GgufBuilder& texts(const std::string& key, const std::vector<std::string>& values);
   GgufBuilder& ints(const std::string& key, const std::vector<std::int32_t>& values);
+  GgufBuilder& floats(const std::string& key, const std::vector<float>& values);
   GgufBuilder& remove(const std::string& key);
   // Shape as PyTorch has it, outermost first.
   GgufBuilder& tensor(const std::string& name, const std::vector<std::int64_t>& shape,

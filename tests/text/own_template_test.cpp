@@ -226,5 +226,33 @@ TEST_F(OwnTemplates, ErrorsSayWhereAndWhatToDo) {
                 "another one: smollm2, chatml, plain, alpaca"));
 }
 
+// Where letters have a space put in front of them and rare ones are spelled in bytes, as Llama 2 has it.
+TEST_F(OwnTemplates, AnswersAreFollowedThroughANormalizerAndByteFallback) {
+  const auto document = read_json(kTextData / "tokenizer_vectors.json", ExitCode::data);
+  write_file(folder_ / "tokenizer.json", document.at("tokenizers").at("llama2").dump());
+  write_file(folder_ / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  write_file(folder_ / "chat_template.jinja",
+             "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token }}[INST] {{ m.content }} [/INST]"
+             "{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}");
+  const std::vector<Message> conversation{{.role = Role::user, .content = "Say \u9f98 </s>"},
+                                          {.role = Role::assistant, .content = "\u9f98 and  </s>"},
+                                          {.role = Role::user, .content = "And now?"},
+                                          {.role = Role::assistant, .content = "Fine."}};
+  const Rendered rendered = chat().render(conversation);
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  std::string all, learned;
+  std::vector<std::int32_t> specials;
+  for (std::size_t i = 0; i < rendered.ids.size(); ++i) {
+    all += tokenizer.bytes(rendered.ids[i]);
+    if (rendered.supervised[i] != 0) learned += tokenizer.bytes(rendered.ids[i]);
+    if (tokenizer.is_special(rendered.ids[i])) specials.push_back(rendered.ids[i]);
+  }
+  EXPECT_EQ(learned, " \u9f98 and  </s> </s> Fine. </s>");
+  // Each text behind a special token has its space; those that messages spell are text.
+  EXPECT_EQ(all,
+            "<s> [INST] Say \u9f98 </s> [/INST] \u9f98 and  </s> </s><s> [INST] And now? [/INST] Fine. </s>");
+  EXPECT_THAT(specials, ElementsAre(1, 2, 1, 2));
+}
+
 }  // namespace
 }  // namespace lazytrain::testing

@@ -33,8 +33,12 @@ TEST_P(TokenizerFault, IsRefusedInOneSentence) {
 
 constexpr Fault kFaults[] = {
     {"NoModel", R"({"model": null})", "the key 'model' is missing"},
-    {"Unigram", R"({"model": {"type": "Unigram"}})", R"(the type "Unigram" is not supported)"},
-    {"ByteFallback", R"({"model": {"byte_fallback": true}})", "'byte_fallback' is not supported"},
+    {"Model", R"({"model": {"type": "WordPiece"}})",
+     R"(model: the type "WordPiece" is not supported (BPE and Unigram are))"},
+    {"UnigramOfBytes", R"({"model": {"type": "Unigram"}})",
+     "a Unigram model behind a ByteLevel pre_tokenizer is not supported"},
+    {"ByteFallback", R"({"model": {"byte_fallback": true, "vocab": {"!": null}}})",
+     "'byte_fallback' is not supported with ByteLevel"},
     {"Dropout", R"({"model": {"dropout": 0.1}})", "'dropout' 0.1 is not supported"},
     {"Suffix", R"({"model": {"end_of_word_suffix": "</w>"}})",
      R"('end_of_word_suffix' "</w>" is not supported)"},
@@ -51,12 +55,29 @@ constexpr Fault kFaults[] = {
      "merge 1 needs the token 'ac', which the vocabulary lacks"},
     {"UnknownToken", R"({"model": {"unk_token": "<unk>"}})",
      "the unk_token '<unk>' is not in the vocabulary"},
-    {"Normalizer", R"({"normalizer": {"type": "NFKC"}})", "normalizer: the type 'NFKC' is not supported"},
-    {"NormalizerInSequence", R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend"}]}})",
-     "the type 'Prepend' is not supported"},
-    {"PreTokenizer", R"({"pre_tokenizer": {"type": "Metaspace"}})",
-     "pre_tokenizer: the type 'Metaspace' is not supported"},
+    {"Normalizer", R"({"normalizer": {"type": "BertNormalizer"}})",
+     "normalizer: the type 'BertNormalizer' is not supported"},
+    {"NormalizerInSequence",
+     R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}]}})",
+     "the type 'ByteLevel' is not supported"},
+    {"Precompiled", R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAQ=="}})",
+     "normalizer: 'precompiled_charsmap' is damaged"},
+    {"Prepend", R"({"normalizer": {"type": "Prepend"}})", "normalizer: the key 'prepend' is missing"},
+    {"ReplacePattern", R"({"normalizer": {"type": "Replace", "pattern": " ", "content": ""}})",
+     "the pattern of a Replace should have the key 'Regex' or 'String'"},
+    {"PreTokenizer", R"({"pre_tokenizer": {"type": "BertPreTokenizer"}})",
+     "pre_tokenizer: the type 'BertPreTokenizer' is not supported"},
+    {"MetaspaceLetter", R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "__"}})",
+     "pre_tokenizer: 'replacement' should be one character"},
+    {"MetaspaceScheme",
+     R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"}})",
+     "the prepend_scheme 'last' is not known"},
     {"NoByteLevel", R"({"pre_tokenizer": null})", "pre_tokenizer has no ByteLevel step"},
+    {"NoDecoder", R"({"decoder": null})", "decoder is missing, which is not supported"},
+    {"DecoderOfWords", R"({"pre_tokenizer": null, "decoder": {"type": "WordPiece"}})",
+     "decoder: the type 'WordPiece' is not supported"},
+    {"DecoderStrip", R"({"pre_tokenizer": null, "decoder": {"type": "Strip", "content": " ", "start": -1}})",
+     "'start' should be a whole number, zero or more"},
     {"StepAfterByteLevel",
      R"({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]}})",
      "the step 'Digits' after ByteLevel is not supported"},
@@ -85,6 +106,23 @@ constexpr Fault kFaults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(EachKind, TokenizerFault, ::testing::ValuesIn(kFaults),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST(TokenizerFile, UnigramModelsAreRefusedInOneSentence) {
+  const auto refusal = [](const char* patch) {
+    json document = json::parse(R"({"decoder": {"type": "Fuse"},
+      "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1]]}})");
+    document.merge_patch(json::parse(patch));
+    return error_of(ExitCode::model_file, [&] { tokenizer_of(document); });
+  };
+  EXPECT_THAT(refusal(R"({"model": {"unk_id": null}})"), HasSubstr("without 'unk_id' is not supported"));
+  EXPECT_THAT(refusal(R"({"model": {"unk_id": 2}})"), HasSubstr("'unk_id' 2 is not the id of a token"));
+  EXPECT_THAT(refusal(R"({"model": {"vocab": {}}})"),
+              HasSubstr("'vocab' should be an array of tokens and scores"));
+  EXPECT_THAT(refusal(R"({"model": {"vocab": [["a"]]}})"),
+              HasSubstr("entry 0 of 'vocab' should be a token and its score"));
+  EXPECT_THAT(refusal(R"({"model": {"vocab": [["a", 1], ["a", 2]]}})"),
+              HasSubstr("the token 'a' has two ids, 0 and 1"));
+}
 
 TEST(TokenizerFile, BrokenJsonIsNamedWithItsPlace) {
   EXPECT_THAT(error_of(ExitCode::model_file, [] { Tokenizer::parse("{\n\"model\": }", "tokenizer.json"); }),

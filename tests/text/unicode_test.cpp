@@ -1,4 +1,5 @@
 #include "text/unicode.h"
+#include "text/normal_form.h"
 
 #include <gtest/gtest.h>
 
