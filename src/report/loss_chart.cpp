@@ -99,6 +99,13 @@ std::string curve(const std::vector<LossPoint>& points, const Axis& x, const Axi
   return out;
 }
 
+std::string loss_label(double loss, double step) {
+  if (std::abs(loss) < step * 1e-6) return "0";
+  if (std::abs(loss) >= 1e6 || step < 1e-6) return fmt::format("{:.3g}", loss);
+  const int digits = std::max(0, static_cast<int>(-std::floor(std::log10(step) + 1e-9)));
+  return fmt::format("{:.{}f}", loss, digits);
+}
+
 std::string grid(const Axis& x, const Axis& y) {
   std::string out;
   for (double step = std::ceil(x.low / x.step) * x.step; step <= x.high + x.step * 1e-6; step += x.step) {
@@ -108,15 +115,13 @@ std::string grid(const Axis& x, const Axis& y) {
         "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:.0f}</text>\n",
         at, y.to, y.from, y.from + 18, step);
   }
-  const int digits = std::clamp(static_cast<int>(-std::floor(std::log10(y.step) + 1e-9)), 0, 9);
   const auto lines = static_cast<int>(std::lround((y.high - y.low) / y.step));
   for (int i = 0; i <= lines; ++i) {
     const double loss = y.low + i * y.step;
     out += fmt::format(
         "<line class=\"grid\" x1=\"{0}\" y1=\"{2:.1f}\" x2=\"{1}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.{6}f}</text>\n",
-        x.from, x.to, y.at(loss), x.from - 8, y.at(loss) + 4, std::abs(loss) < y.step * 1e-6 ? 0.0 : loss,
-        digits);
+        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+        x.from, x.to, y.at(loss), x.from - 8, y.at(loss) + 4, loss_label(loss, y.step));
   }
   out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">step</text>\n", (x.from + x.to) / 2,
                      kHeight - 14);

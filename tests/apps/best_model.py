@@ -13,9 +13,9 @@ import tempfile
 import tiny_run
 from command_line import Report
 
-# A rate that makes the loss grow from one evaluation to the next.
-BEST = {"max_steps": 8, "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "val_size": 8, "learning_rate": 0.3,
-        "lr_scheduler_type": "constant", "warmup_ratio": 0, "save_total_limit": 1, "load_best_model_at_end": "true"}
+# The loss of so short a run falls: with the greatest taken for the best, the best is not the last.
+BEST = {"max_steps": 8, "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "val_size": 8, "save_total_limit": 1,
+        "load_best_model_at_end": "true", "greater_is_better": "true"}
 
 
 def state(folder):
@@ -49,34 +49,34 @@ class Best:
 def chosen(best):
     code, errors, _ = best.train("all", "load_best_model_at_end=false", "save_total_limit=null")
     losses = {entry["step"]: entry["eval_loss"] for entry in state(best.work / "all")["log_history"] if "eval_loss" in entry}
-    lowest = min(losses, key=losses.get)
-    best.report.check("the loss of this run grows, so the last model is not the best", code == 0 and lowest < 8, f"{losses} {errors}")
+    first = max(losses, key=losses.get)
+    best.report.check("the loss of this run falls, so the greatest is not the last", code == 0 and first < 8, f"{losses} {errors}")
     for only_model in ("false", "true"):
         code, errors, output = best.train(f"best-{only_model}", f"save_only_model={only_model}")
         folder = best.work / f"best-{only_model}"
         told = state(folder)
-        best.report.check(f"the lowest loss is the best (save_only_model: {only_model})",
-                          code == 0 and told["best_global_step"] == lowest and told["best_metric"] == losses[lowest],
+        best.report.check(f"the greatest loss is the best (save_only_model: {only_model})",
+                          code == 0 and told["best_global_step"] == first and told["best_metric"] == losses[first],
                           f"{told['best_global_step']} {losses} {errors}")
         best.report.check("its checkpoint stays beside the last one",
-                          checkpoints(folder) == [f"checkpoint-{lowest}", "checkpoint-8"]
-                          and told["best_model_checkpoint"] == str(folder / f"checkpoint-{lowest}"), checkpoints(folder))
+                          checkpoints(folder) == [f"checkpoint-{first}", "checkpoint-8"]
+                          and told["best_model_checkpoint"] == str(folder / f"checkpoint-{first}"), checkpoints(folder))
         best.report.check("its weights are exported, and the output says so",
-                          weights(folder) == best.export("all", f"checkpoint-{lowest}") != weights(best.work / "all")
-                          and f"the model of step {lowest}, which was evaluated best" in output, output[-200:])
-    best.train("greater", "greater_is_better=true", "save_only_model=true")
-    highest = max(losses, key=losses.get)
-    best.report.check("greater_is_better: the highest loss is the best",
-                      state(best.work / "greater")["best_global_step"] == highest
-                      and weights(best.work / "greater") == best.export("all", f"checkpoint-{highest}"))
+                          weights(folder) == best.export("all", f"checkpoint-{first}") != weights(best.work / "all")
+                          and f"the model of step {first}, which was evaluated best" in output, output[-200:])
+    best.train("lowest", "greater_is_better=null")
+    told = state(best.work / "lowest")
+    best.report.check("without greater_is_better the lowest loss is the best: here the last one",
+                      told["best_metric"] == min(losses.values()) and checkpoints(best.work / "lowest") == ["checkpoint-8"]
+                      and weights(best.work / "lowest") == weights(best.work / "all"), told["best_metric"])
     best.train("kept", "load_best_model_at_end=false", "metric_for_best_model=eval_loss")
     best.report.check("metric_for_best_model alone keeps the best checkpoint and exports the last model",
-                      checkpoints(best.work / "kept") == [f"checkpoint-{lowest}", "checkpoint-8"]
+                      checkpoints(best.work / "kept") == [f"checkpoint-{first}", "checkpoint-8"]
                       and weights(best.work / "kept") == weights(best.work / "all"), checkpoints(best.work / "kept"))
-    return lowest
+    return first
 
 
-def going_on(best, lowest):
+def going_on(best, first):
     reference = best.work / "best-false"
     shutil.copytree(best.work / "all", best.work / "gone")
     for name in checkpoints(best.work / "gone"):
@@ -86,19 +86,19 @@ def going_on(best, lowest):
     code, errors, _ = best.train("on", "resume_from_checkpoint=auto")
     best.report.check("a run that goes on ends with the same best model", code == 0 and weights(best.work / "on") == weights(reference)
                       and state(best.work / "on")["best_metric"] == state(reference)["best_metric"], errors)
-    shutil.rmtree(best.work / "gone" / f"checkpoint-{lowest}")
+    shutil.rmtree(best.work / "gone" / f"checkpoint-{first}")
     code, errors, _ = best.train("gone", "resume_from_checkpoint=auto")
     told = state(best.work / "gone")
     best.report.check("where the best checkpoint was deleted, the best of the others is taken",
-                      code == 0 and told["best_global_step"] != lowest
+                      code == 0 and told["best_global_step"] != first
                       and weights(best.work / "gone") == best.export("all", f"checkpoint-{told['best_global_step']}"), errors)
 
 
-def damaged(best, lowest):
+def damaged(best, first):
     """A best checkpoint that rots while the run goes on: the last model is not passed off as the best."""
     best.train("rotten", "max_steps=6")
     folder = best.work / "rotten"
-    file = folder / f"checkpoint-{lowest}" / "group-001.weights"
+    file = folder / f"checkpoint-{first}" / "group-001.weights"
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     file.write_bytes(bytes(data))
@@ -128,9 +128,9 @@ def main():
         work = pathlib.Path(name).resolve()
         tiny_run.keep_costs_in(work / "costs")
         best = Best(program, work)
-        lowest = chosen(best)
-        going_on(best, lowest)
-        damaged(best, lowest)
+        first = chosen(best)
+        going_on(best, first)
+        damaged(best, first)
         by_products(best)
     wrong = best.report.wrong
     print(f"best_model: {'FAIL: ' + ', '.join(wrong) if wrong else 'PASS'}")

@@ -47,7 +47,7 @@ TEST(LossChart, HasAxesAndAllCurves) {
                                        "a <run> & more");
   for (const char* part :
        {"<svg xmlns=\"http://www.w3.org/2000/svg\"", ">step</text>", ">loss</text>", ">training</text>",
-        ">training, smoothed</text>", ">evaluation</text>", ">100</text>", ">4.0</text>",
+        ">training, smoothed</text>", ">evaluation</text>", ">100</text>", ">4</text>",
         "a &lt;run> &amp; more", "polyline class=\"smoothed\""})
     EXPECT_THAT(chart, HasSubstr(part));
   EXPECT_THAT(chart, HasSubstr("<polyline class=\"training\" points=\"72.0,"));

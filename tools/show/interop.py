@@ -17,6 +17,8 @@ import xml.etree.ElementTree
 import torch
 import transformers
 
+transformers.utils.logging.disable_progress_bar()
+
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "apps"))
 import tiny_run  # model, data and run.yaml of the tests of the command line
@@ -25,8 +27,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 REAL = REPOSITORY / "build" / "models" / "smollm2-135m-instruct"
 
 # Both sides compute in fp32 with the very weights that the file holds (bf16 widens exactly), so only the order of
-# sums differs: 2^-24 a rounding, some hundred of them in a row. A bf16 weight that differed in its last bit would
-# show: it moves a loss by some 1e-4.
+# sums differs: some hundred roundings of 2^-24 of a loss of 6. bf16 arithmetic on one side moves losses by 1e-3.
 BAR_FP32 = 2e-5
 BAR_FP32_REAL = 1e-3  # 30 layers, losses up to 15; the bar of tools/show/real-model
 # In bf16 every activation is rounded to 8 bits on both sides, at other places in part: 2^-9 of a logit's size.
@@ -162,7 +163,9 @@ def compare_export(shown, source, out, real=False):
     shown.check(f"{len(before)} tensors: names, types, shapes, shards and order as before",
                 {n: t[:3] for n, t in before.items()} == {n: t[:3] for n, t in after.items()}
                 and list(before) == list(after))
-    shown.check("metadata of the shards as before", metadata_before == metadata_after)
+    # Older readers ask for a format, so one is added where there was none.
+    shown.check("metadata of the shards as before, and a format", metadata_after ==
+                {name: {"format": "pt", **values} for name, values in metadata_before.items()})
     moved = sum(before[name][3] != after[name][3] for name in before)
     shown.check(f"{moved} of {len(before)} tensors were trained", moved > len(before) * 0.9)
 
@@ -204,7 +207,7 @@ def config_of(family, tied):
     return classes[family](vocab_size=300, hidden_size=64, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4,
                            num_key_value_heads=2, head_dim=16, max_position_embeddings=2048, tie_word_embeddings=tied,
                            bos_token_id=1, eos_token_id=2, pad_token_id=0,
-                           **({"sliding_window": None} if family == "mistral" else {}))
+                           **({"sliding_window": 16} if family == "mistral" else {}))
 
 
 def saved_by_transformers(shown, family, dtype, tied):
@@ -232,9 +235,8 @@ def roundtrip(shown):
             shown.check("there are several shards", shards > 2)
             index = "model.safetensors.index.json"
             then, now = (json.loads((folder / index).read_text()) for folder in (source, out))
-            shown.check("the index names the same tensors in the same files, and the same total",
-                        then["weight_map"] == now["weight_map"]
-                        and then["metadata"].get("total_size") == now["metadata"].get("total_size"), (then["metadata"], now["metadata"]))
+            shown.check(f"the index says the same: {len(then['weight_map'])} tensors, {then['metadata']}", then == now,
+                        now["metadata"])
             compare_export(shown, source, out)
             exported = shown.work / "exported"
             shown.run("export", out / "checkpoint-4", "--model", source, "--out", exported)
@@ -269,7 +271,6 @@ def state(shown):
     for path in (out / "trainer_state.json", out / "checkpoint-6" / "trainer_state.json"):
         said = json.loads(path.read_text())
         fields = {field.name for field in dataclasses.fields(transformers.TrainerState)}
-        # What TrainerState computes from the arguments and never writes.
         shown.check(f"{path.relative_to(out)}: the keys are those of TrainerState", set(said) == fields,
                     (sorted(set(said) - fields), sorted(fields - set(said))))
         read = transformers.TrainerState.load_from_json(str(path))
@@ -327,7 +328,7 @@ def charts(shown):
     settings = {"max_steps": 12, "save_steps": 4, "eval_strategy": "steps", "eval_steps": 4, "val_size": 4,
                 "report_to": "[tensorboard, csv]", "plot_loss": "true"}
     shown.train(source, whole, **settings)
-    # Killed by the debugger of runs that go wrong: a second run goes on from an older checkpoint, as after a kill -9.
+    # A run whose last checkpoints are gone goes on from an older one: its log and its events lie behind that.
     shown.train(source, parts, **settings)
     for name in ("checkpoint-8", "checkpoint-12"):
         shutil.rmtree(parts / name)
