@@ -117,17 +117,17 @@ class RunReports::File {
     if (written == std::ssize(piece)) {
       size_ += piece.size();
     } else {
-      warn(written < 0 ? std::strerror(reason) : "no space left");
+      warn(fmt::format("{}: {}", path_.string(), written < 0 ? std::strerror(reason) : "no space left"));
       if (file >= 0 && written > 0 && ftruncate(file, static_cast<off_t>(size_)) != 0)
-        warn(std::strerror(errno));
+        warn(fmt::format("{}: {}", path_.string(), std::strerror(errno)));
     }
     if (file >= 0) close(file);
   }
 
-  void warn(const std::string& reason) {
+  void warn(const std::string& fault) {
     if (!std::exchange(warned_, true))
-      log::warning("report_to {}: {}: {}; the run goes on, and its figures are in trainer_log.jsonl", kind_,
-                   path_.string(), reason);
+      log::warning("report_to {}: {}; the run goes on, and its figures are in trainer_log.jsonl", kind_,
+                   fault);
   }
 
  private:

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
+#include <string_view>
 
 #include "core/file.h"
 #include "formats/event_file.h"
@@ -115,6 +118,36 @@ TEST(RunReports, ANewRunRemovesOnlyItsOwnFiles) {
   EXPECT_EQ(read_file(foreign), "of another program");
   EXPECT_EQ(event_files(folder.path()).size(), 2U);
   EXPECT_EQ(read_file(folder.path() / "trainer_log.csv").size(), 109U);
+}
+
+// A file that may not grow any more, as on a full disk: what was written of a piece is taken back, and later
+// pieces follow whole ones.
+TEST(RunReports, NoPieceIsLeftHalfWritten) {
+  for (const char* kind : {"csv", "tensorboard"}) {
+    const TemporaryFolder folder;
+    RunReports reports({kind}, folder.path(), {}, 0, true);
+    reports.add(loss(10));
+    const bool csv = std::string_view(kind) == "csv";
+    const fs::path path = csv ? folder.path() / "trainer_log.csv" : event_files(folder.path()).at(0);
+    const std::string before = read_file(path);
+    rlimit saved{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &saved), 0);
+    const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit tight{.rlim_cur = before.size() + 7, .rlim_max = saved.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    reports.add(loss(20));
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &saved), 0);
+    std::signal(SIGXFSZ, signal_before);
+    EXPECT_EQ(read_file(path), before);
+    reports.add(loss(30));
+    const std::string file = read_file(path);
+    if (csv) {
+      EXPECT_EQ(file, before + "30,0.5,0.25,2.0,0.001,,,,\n");
+    } else {
+      EXPECT_EQ(events_up_to(file, 30), file.size());
+      EXPECT_EQ(events_up_to(file, 29), before.size());
+    }
+  }
 }
 
 TEST(RunReports, WhatCannotBeWrittenEndsNothing) {
