@@ -92,6 +92,18 @@ std::vector<fs::path> own_event_files(const fs::path& folder) {
   return files;
 }
 
+// What an earlier run left would be taken for this one's, also where this one reports nothing.
+void remove_earlier_reports(const fs::path& output_dir) {
+  std::vector<fs::path> files = own_event_files(output_dir / "runs" / "train");
+  for (const char* name : {kCsvName, "training_loss.svg"}) files.push_back(output_dir / name);
+  for (const fs::path& file : files) {
+    std::error_code error;
+    if (fs::is_regular_file(fs::symlink_status(file, error))) fs::remove(file, error);
+    if (error && error != std::errc::no_such_file_or_directory)
+      log::warning("{}: cannot remove it, though it is an earlier run's: {}", file.string(), error.message());
+  }
+}
+
 // Later than all that are there, also where the clock was set back.
 std::string next_event_name(const std::vector<fs::path>& files) {
   const std::string name = fmt::format("{}{:010}", kEventPrefix, static_cast<std::int64_t>(now()));
@@ -142,8 +154,9 @@ RunReports::~RunReports() = default;
 RunReports::RunReports(const std::vector<std::string>& report_to, const fs::path& output_dir,
                        std::span<const std::string> history, std::int64_t step, bool anew) {
   const auto wanted = [&](const char* kind) { return std::ranges::find(report_to, kind) != report_to.end(); };
+  if (anew) remove_earlier_reports(output_dir);
   if (wanted("csv")) start_csv(output_dir, history);
-  if (wanted("tensorboard")) start_events(output_dir, history, step, anew);
+  if (wanted("tensorboard")) start_events(output_dir, history, step);
 }
 
 void RunReports::add(const std::string& entry) {
@@ -165,9 +178,9 @@ void RunReports::start_csv(const fs::path& output_dir, std::span<const std::stri
 // The history does not say when its entries were written, so the files of earlier sessions stay, cut off
 // behind the step that the run goes on from.
 void RunReports::start_events(const fs::path& output_dir, std::span<const std::string> history,
-                              std::int64_t step, bool anew) {
+                              std::int64_t step) {
   const fs::path folder = output_dir / "runs" / "train";
-  std::vector<fs::path> files = own_event_files(folder);
+  const std::vector<fs::path> files = own_event_files(folder);
   std::string fault;
   std::error_code error;
   const auto note = [&](const fs::path& path, const std::string& reason) {
@@ -175,15 +188,11 @@ void RunReports::start_events(const fs::path& output_dir, std::span<const std::s
   };
   for (const fs::path& file : files) {
     try {
-      if (anew)
-        fs::remove(file);
-      else
-        fs::resize_file(file, events_up_to(MappedFile(file).text(), step));
+      fs::resize_file(file, events_up_to(MappedFile(file).text(), step));
     } catch (const std::exception& exception) {
       note(file, exception.what());
     }
   }
-  if (anew) files.clear();
   fs::create_directories(folder, error);
   events_ = std::make_unique<File>(folder / next_event_name(files), "tensorboard", 0);
   if (!fault.empty()) events_->warn(fault);

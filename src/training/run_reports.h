@@ -15,8 +15,8 @@ namespace lazytrain {
 class RunReports {
  public:
   // `history` are the entries of log_history up to `step`, where the run begins or goes on. `anew`: what an
-  // earlier run left in the folder is not this run's, and goes. Else entries beyond `step` go, and the rest
-  // stays as it was written.
+  // earlier run left in the folder is not this run's, and goes (training_loss.svg too). Else entries beyond
+  // `step` go, and the rest stays as it was written.
   RunReports(const std::vector<std::string>& report_to, const std::filesystem::path& output_dir,
              std::span<const std::string> history, std::int64_t step, bool anew);
   ~RunReports();
@@ -30,7 +30,7 @@ class RunReports {
   class File;
   void start_csv(const std::filesystem::path& output_dir, std::span<const std::string> history);
   void start_events(const std::filesystem::path& output_dir, std::span<const std::string> history,
-                    std::int64_t step, bool anew);
+                    std::int64_t step);
 
   std::unique_ptr<File> csv_, events_;
 };
