@@ -108,8 +108,10 @@ std::string loss_label(double loss, double step) {
 
 std::string grid(const Axis& x, const Axis& y) {
   std::string out;
-  for (double step = std::ceil(x.low / x.step) * x.step; step <= x.high + x.step * 1e-6; step += x.step) {
-    const double at = x.at(step);
+  const auto first = static_cast<std::int64_t>(std::ceil(x.low / x.step));
+  const auto last = static_cast<std::int64_t>(std::floor(x.high / x.step + 1e-6));
+  for (std::int64_t tick = first; tick <= last; ++tick) {
+    const double step = static_cast<double>(tick) * x.step, at = x.at(step);
     out += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
         "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:.0f}</text>\n",
