@@ -47,7 +47,7 @@ double per_second(std::int64_t count, Seconds seconds) {
 std::string timedelta_text(Seconds seconds) {
   const auto whole = static_cast<long long>(std::clamp(seconds, 0.0, 1e15));
   const long long days = whole / 86400;
-  const std::string clock =
+  std::string clock =
       fmt::format("{}:{:02}:{:02}", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
   if (days == 0) return clock;
   return fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
