@@ -1,5 +1,6 @@
 // lazytrain eval run.yaml [key=value ...]: loss and exact match of a model on eval_dataset.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -23,11 +24,11 @@ namespace lazytrain {
 namespace {
 
 struct Options {
-  std::string file, out;
+  std::string file, out, token_losses;
   std::vector<std::string> overrides;
   std::int64_t samples = -1;
   bool loss_only = false;
-  const CLI::Option* out_given = nullptr;
+  const CLI::Option *out_given = nullptr, *token_losses_given = nullptr;
 };
 
 struct Problem {
@@ -129,6 +130,23 @@ void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<G
   report["details"] = std::move(details);
 }
 
+// Ids and losses of every sample, to be held against another program's: {"samples": [{"ids", "losses"}]},
+// where losses[i] is that of ids[i], null where it is not learned.
+nlohmann::json token_report(const TokenizedSamples& samples, std::vector<SampleLosses> by_sample) {
+  std::ranges::sort(by_sample, {}, &SampleLosses::sample);
+  nlohmann::json list = nlohmann::json::array();
+  for (const SampleLosses& entry : by_sample) {
+    const TokenizedSample sample = samples[entry.sample];
+    nlohmann::json losses = nlohmann::json::array();
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < sample.ids.size(); ++i)
+      losses.push_back(i > 0 && sample.supervised[i] != 0 ? nlohmann::json(entry.losses.at(next++))
+                                                          : nlohmann::json());
+    list.push_back({{"ids", sample.ids}, {"losses", std::move(losses)}});
+  }
+  return {{"samples", std::move(list)}};
+}
+
 // Answers of one batch: a token costs little more for many than for one. The default value of the key is
 // meant for the loss, so only another one counts here.
 std::int64_t answers_at_once(const RunConfig& config) {
@@ -140,6 +158,7 @@ std::int64_t answers_at_once(const RunConfig& config) {
 
 int run(const Options& options) {
   if (options.out_given->count() > 0) require_writable(options.out, "--out");
+  if (options.token_losses_given->count() > 0) require_writable(options.token_losses, "--token-losses");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const StopSignals signals(OnSignal::end);
   const ModelFolder model(config.model_name_or_path);
@@ -178,8 +197,12 @@ int run(const Options& options) {
   session.allocate(programs);
   session.load(model);
 
-  const EvaluationResult loss = evaluate(session, loss_program, set.dataset.samples, set.used, config.packing,
-                                         [&] { return signals.requested(); });
+  std::vector<SampleLosses> by_sample;
+  const EvaluationResult loss = evaluate(
+      session, loss_program, set.dataset.samples, set.used, config.packing,
+      [&] { return signals.requested(); }, options.token_losses.empty() ? nullptr : &by_sample);
+  if (!options.token_losses.empty())
+    write_json(options.token_losses, token_report(set.dataset.samples, std::move(by_sample)));
   print("loss {:.4f} over {} supervised tokens of {} samples{}, {}\n", loss.loss, loss.supervised,
         loss.samples,
         loss.complete ? ""
@@ -217,6 +240,8 @@ void add_eval(CLI::App& app, Action& action) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   options->out_given =
       command->add_option("--out", options->out, "also write the result, with every answer, as JSON");
+  options->token_losses_given = command->add_option("--token-losses", options->token_losses,
+                                                    "also write every token's id and loss, as JSON");
   command->add_flag("--loss-only", options->loss_only, "leave out the generation");
   command->footer("Example:\n  lazytrain eval run.yaml model_name_or_path=runs/a --samples 120\n");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

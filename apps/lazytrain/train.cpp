@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "planning/replan.h"
 #include "report/layer_homes.h"
+#include "report/loss_chart.h"
 #include "report/plan_page.h"
 #include "report/plan_report.h"
 #include "run_setup.h"
@@ -116,6 +117,20 @@ void write_pictures(const RunConfig& config, const Architecture& architecture, c
   }
 }
 
+// training_loss.svg in output_dir, of what trainer_state.json there says; a by-product like the pictures
+// above.
+void draw_losses(const RunConfig& config) {
+  if (!config.plot_loss) return;
+  const std::filesystem::path folder = config.output_dir, state = folder / "trainer_state.json";
+  try {
+    const std::string chart =
+        loss_chart(loss_curves(read_file(state), state.string()), fmt::format("loss, {}", config.output_dir));
+    if (!chart.empty()) write_file(folder / "training_loss.svg", chart);
+  } catch (const Error& error) {
+    log::warning("plot_loss: {}", error.what());
+  }
+}
+
 int run(const Options& options) {
   RunConfig config =
       load_config(options.file, options.overrides, {{"model_name_or_path", "dataset", "output_dir"}});
@@ -199,6 +214,7 @@ int run(const Options& options) {
                       format_bytes(result.session_steps * disk_writes(planned.program)),
                       result.session_steps));
   }
+  draw_losses(config);
   if (result.interrupted) {
     log::info("{}",
               config.save_only_model
@@ -207,7 +223,11 @@ int run(const Options& options) {
                   : "stopped by a signal and saved; go on with resume_from_checkpoint=auto");
     return static_cast<int>(ExitCode::interrupted);
   }
-  say(fmt::format("the model is in {}\n", config.output_dir));
+  if (result.exported_step == result.steps)
+    say(fmt::format("the model is in {}\n", config.output_dir));
+  else
+    say(fmt::format("the model of step {}, which was evaluated best, is in {}\n", result.exported_step,
+                    config.output_dir));
   return 0;
 }
 

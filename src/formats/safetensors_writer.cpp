@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/units.h"
+#include "formats/json.h"
 #include "formats/text_checks.h"
 
 namespace lazytrain {
@@ -51,6 +52,16 @@ std::int64_t payload_bytes(const ShardLayout& shard) {
   return total;
 }
 
+// "metadata" of a folder's index: other writers keep more there than readers ask for (total_parameters).
+std::string index_metadata(const std::filesystem::path& folder) {
+  nlohmann::json index;
+  if (is_missing(folder / kSafetensorsIndex)) return "";
+  const MappedFile file(folder / kSafetensorsIndex);
+  if (try_parse_json(file.text(), index) || !index.is_object()) return "";
+  const auto metadata = index.find("metadata");
+  return metadata != index.end() && metadata->is_object() ? metadata->dump() : "";
+}
+
 std::string index_of(const SafetensorsLayout& layout) {
   nlohmann::json index;  // keys sorted, as other writers of this file do
   std::int64_t total = 0;
@@ -59,6 +70,7 @@ std::string index_of(const SafetensorsLayout& layout) {
     total += payload_bytes(shard);
     for (const TensorInfo& tensor : shard.tensors) index["weight_map"][tensor.name] = shard.file;
   }
+  if (!layout.index_metadata.empty()) index["metadata"] = nlohmann::json::parse(layout.index_metadata);
   index["metadata"]["total_size"] = total;
   return index.dump(2) + "\n";
 }
@@ -100,7 +112,9 @@ std::int64_t TensorInfo::bytes() const {
 }
 
 SafetensorsLayout layout_of(const Safetensors& model) {
-  SafetensorsLayout layout{.shards = {}, .indexed = model.indexed()};
+  SafetensorsLayout layout{.shards = {},
+                           .indexed = model.indexed(),
+                           .index_metadata = model.indexed() ? index_metadata(model.path()) : ""};
   for (const SafetensorsShard& shard : model.shards()) {
     layout.shards.push_back({.file = shard.file, .metadata = shard.metadata, .tensors = {}});
   }

@@ -39,9 +39,12 @@ struct ShardLayout {
 struct SafetensorsLayout {
   std::vector<ShardLayout> shards;
   bool indexed = false;  // write model.safetensors.index.json
+  std::string index_metadata =
+      {};  // JSON object: what its "metadata" holds beside the total_size, "" nothing
 };
 
-// The layout of a model that was read; writing it with the same bytes gives the same payloads.
+// The layout of a model that was read; writing it with the same bytes gives the same payloads, and an index
+// that says the same.
 [[nodiscard]] SafetensorsLayout layout_of(const Safetensors& model);
 // model.safetensors, or shards model-0000k-of-0000n.safetensors with an index where the tensors exceed
 // `largest_shard` bytes (a tensor is never split).

@@ -58,8 +58,9 @@ void encode(std::span<const float> values, std::size_t first, const TensorInfo& 
 // What a training run writes beside the model, in its output folder and in checkpoints: the model's folder
 // may be one, and the new folder has its own.
 bool is_run_file(const std::string& name) {
-  static constexpr std::array kNames = {"run.yaml",   "plan.json",     "plan.html",
-                                        "trace.json", "manifest.json", "lazytrain_state.json"};
+  static constexpr std::array kNames = {"run.yaml",         "plan.json",     "plan.html",
+                                        "trace.json",       "manifest.json", "lazytrain_state.json",
+                                        "training_loss.svg"};
   return std::ranges::find(kNames, name) != kNames.end() || name.starts_with("trainer_") ||
          name.starts_with("optimizer.") || (name.starts_with("group-") && !name.ends_with(".json"));
 }

@@ -134,9 +134,11 @@ std::optional<Checkpoint> latest_checkpoint(const std::filesystem::path& output_
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& wish,
                                                const std::filesystem::path& output_dir);
 
-// Verifies `newest` (reads it back), then deletes the oldest until `limit` are left, `newest` always among
-// them. limit <= 0: no limit. A `newest` that does not verify is Error(disk) and deletes nothing.
-void prune_checkpoints(const OutputLock& lock, const std::filesystem::path& newest, std::int64_t limit);
+// Verifies `newest` (reads it back), then deletes the oldest until `limit` are left, `newest` and `best`
+// always among them (two where the limit is one). limit <= 0: no limit. A `newest` that does not verify is
+// Error(disk) and deletes nothing.
+void prune_checkpoints(const OutputLock& lock, const std::filesystem::path& newest, std::int64_t limit,
+                       const std::filesystem::path& best = {});
 
 // Refuses (Error(disk)) before the first step what will not fit at its largest: (limit + 1) checkpoints, or
 // `checkpoints` of them if that is fewer or there is no limit, and the final model, less what is there

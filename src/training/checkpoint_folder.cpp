@@ -250,7 +250,8 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& wish, const fs
   return Checkpoint(wish);
 }
 
-void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int64_t limit) {
+void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int64_t limit,
+                       const fs::path& best) {
   if (limit <= 0) return;
   try {
     const Checkpoint verified(newest);
@@ -260,8 +261,12 @@ void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int6
          error.what());
   }
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(lock.folder());
-  std::erase_if(checkpoints, [&](const CheckpointInfo& info) { return fs::equivalent(info.path, newest); });
-  const std::int64_t surplus = static_cast<std::int64_t>(checkpoints.size()) + 1 - limit;
+  const std::int64_t present = std::ssize(checkpoints);
+  std::error_code ignored;
+  std::erase_if(checkpoints, [&](const CheckpointInfo& info) {
+    return fs::equivalent(info.path, newest) || (!best.empty() && fs::equivalent(info.path, best, ignored));
+  });
+  const std::int64_t surplus = std::min(present - limit, std::ssize(checkpoints));
   // Broken ones are of no use to anybody: they go first.
   std::stable_partition(checkpoints.begin(), checkpoints.end(),
                         [](const CheckpointInfo& info) { return !info.fault.empty(); });

@@ -130,7 +130,7 @@ bool process_gone(std::int64_t process) {
 }
 
 bool is_own_file_name(std::string_view name) {
-  static constexpr std::array<std::string_view, 20> kNames{
+  static constexpr std::array<std::string_view, 22> kNames{
       "run.yaml",
       "plan.json",
       "trainer_log.jsonl",
@@ -151,6 +151,8 @@ bool is_own_file_name(std::string_view name) {
       kSafetensorsIndex,
       "plan.html",
       "trace.json",
+      "trainer_log.csv",
+      "training_loss.svg",
   };
   return std::ranges::find(kNames, name) != kNames.end() || is_shard(name);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 
 #include "core/error.h"
 #include "program/verifier.h"
@@ -14,6 +15,22 @@ namespace {
 std::int64_t spread(std::int64_t needed, std::int64_t most) {
   const std::int64_t calls = (needed + most - 1) / most;
   return (needed + calls - 1) / calls;
+}
+
+// The losses of slots [first, last) of an epoch, which come in the order of their samples, sample by sample.
+void share_out(std::span<const float> losses, const TokenizedSamples& samples, const EpochSlots& epoch,
+               std::int64_t first, std::int64_t last, std::vector<SampleLosses>& by_sample) {
+  for (std::int64_t at = epoch.begin[static_cast<std::size_t>(first)];
+       at < epoch.begin[static_cast<std::size_t>(last)]; ++at) {
+    const std::int64_t sample = epoch.order[static_cast<std::size_t>(at)];
+    const std::vector<std::uint8_t> marks = samples[sample].supervised;
+    const auto count = static_cast<std::size_t>(
+        std::count_if(marks.begin() + 1, marks.end(), [](auto m) { return m != 0; }));
+    check(count <= losses.size(), "a loss for every token that is learned");
+    by_sample.push_back({.sample = sample, .losses = {losses.begin(), losses.begin() + count}});
+    losses = losses.subspan(count);
+  }
+  check(losses.empty(), "a token that is learned for every loss");
 }
 
 }  // namespace
@@ -65,7 +82,7 @@ StepTokens step_tokens(const PackedBatch& batch) {
 
 EvaluationResult evaluate(Session& session, const Program& program, const TokenizedSamples& samples,
                           const std::vector<std::int64_t>& used, bool packing,
-                          const std::function<bool()>& stop) {
+                          const std::function<bool()>& stop, std::vector<SampleLosses>* by_sample) {
   const auto begin = std::chrono::steady_clock::now();
   const PackingOptions options{.slot_tokens = program.batch.slot_tokens,
                                .slots_per_step = program.batch.slots,
@@ -80,7 +97,11 @@ EvaluationResult evaluate(Session& session, const Program& program, const Tokeni
     if (stop && stop()) break;
     const PackedBatch batch =
         make_batch(samples, epoch, slot, program.batch.slots, program.batch.slot_tokens);
-    const StepOutcome outcome = session.executor().evaluate(program, step_tokens(batch));
+    const StepOutcome outcome =
+        session.executor().evaluate(program, step_tokens(batch), by_sample != nullptr);
+    if (by_sample != nullptr)
+      share_out(outcome.token_losses, samples, epoch, slot,
+                std::min(slot + program.batch.slots, epoch.slots()), *by_sample);
     sum += outcome.loss_sum;
     result.supervised += outcome.supervised;
     ++result.steps;

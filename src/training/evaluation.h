@@ -12,6 +12,12 @@
 
 namespace lazytrain {
 
+// One sample's losses: of each token that was to be predicted, in the order of the sample.
+struct SampleLosses {
+  std::int64_t sample = 0;
+  std::vector<float> losses;
+};
+
 struct EvaluationResult {
   double loss = 0;  // mean over supervised tokens
   std::int64_t supervised = 0;
@@ -40,9 +46,12 @@ struct EvaluationNeed {
                                       const EvaluationNeed& need);
 
 // `stop` is asked between batches; a true answer ends the evaluation early (the result covers what was done).
+// `by_sample`, if not null, receives the losses of every token, in the order in which the samples were
+// packed.
 EvaluationResult evaluate(Session& session, const Program& program, const TokenizedSamples& samples,
                           const std::vector<std::int64_t>& used, bool packing,
-                          const std::function<bool()>& stop = {});
+                          const std::function<bool()>& stop = {},
+                          std::vector<SampleLosses>* by_sample = nullptr);
 
 // A PackedBatch as the executor takes it.
 StepTokens step_tokens(const PackedBatch& batch);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -105,18 +106,41 @@ void notice_idle_keys(const RunConfig& config, const Places& places, std::vector
         Idle{"every_k", config.policy != "every-k", "another policy than every-k"},
         Idle{"eval_steps", config.eval_strategy == "no", "eval_strategy: no"},
         Idle{"save_total_limit", no_saves, "save_steps: 0"},
+        Idle{"metric_for_best_model", config.eval_strategy == "no", "eval_strategy: no"},
+        Idle{"metric_for_best_model", config.eval_strategy != "no" && no_saves, "save_steps: 0"},
+        Idle{"greater_is_better", !config.keeps_best_checkpoint(),
+             "neither load_best_model_at_end nor metric_for_best_model in force"},
         Idle{"num_train_epochs", config.max_steps > 0, "max_steps, which wins"},
         Idle{"warmup_ratio", config.warmup_steps > 0, "warmup_steps, which wins"}})
     if (idle && places.contains(key) && key_text(config, key) != key_text(defaults, key))
       notices.push_back(fmt::format("{} changes nothing with {}", place(places, key), beside));
 }
 
-void check_together(const RunConfig& config, const Places& places, std::vector<std::string>& notices) {
-  if (config.memory_model == "emulated" && !config.device_memory) {
-    fail(ExitCode::usage, "{}: an emulated device needs a size; add device_memory, e.g. 240MB",
-         place(places, "memory_model"));
-  }
-  notice_idle_keys(config, places, notices);
+// As Hugging Face's Trainer asks for it: the best model is a checkpoint, so evaluations and checkpoints have
+// to meet.
+void check_best_model(const RunConfig& config, const Places& places) {
+  if (!config.load_best_model_at_end) return;
+  const std::string key = place(places, "load_best_model_at_end");
+  const std::int64_t every = config.steps_between_evaluations();
+  const char* name = config.eval_steps ? "eval_steps" : "logging_steps, which stands for eval_steps";
+  if (config.eval_strategy == "no")
+    fail(ExitCode::usage,
+         "{}: nothing is evaluated that could be the best; add eval_strategy: steps, with val_size or "
+         "eval_dataset",
+         key);
+  if (config.save_steps == 0)
+    fail(ExitCode::usage,
+         "{}: save_steps: 0 keeps no checkpoint that could be the best; give a multiple of {} ({})", key,
+         name, every);
+  if (config.save_steps % every != 0)
+    fail(ExitCode::usage,
+         "{}: save_steps: {} is no multiple of {} ({}), so that a checkpoint would have no evaluation; give "
+         "save_steps: {}",
+         key, config.save_steps, name, every, (config.save_steps / every + 1) * every);
+}
+
+// Rates of emulated links, disk and optimizer: 0 is no limit.
+void check_rates(const RunConfig& config, const Places& places) {
   constexpr double kLeastRate = 1e-6;  // slower is a mistake, and makes times that no number holds
   for (const auto& [key, rate] : {std::pair{"link_h2d_gbps", config.link_h2d_gbps},
                                   {"link_d2h_gbps", config.link_d2h_gbps},
@@ -127,6 +151,19 @@ void check_together(const RunConfig& config, const Places& places, std::vector<s
     if (rate > 0 && rate < kLeastRate)
       fail(ExitCode::usage, "{}: {} is too slow; give at least {}, or 0 for no limit", place(places, key),
            rate, kLeastRate);
+}
+
+void check_together(const RunConfig& config, const Places& places, std::vector<std::string>& notices) {
+  if (config.memory_model == "emulated" && !config.device_memory) {
+    fail(ExitCode::usage, "{}: an emulated device needs a size; add device_memory, e.g. 240MB",
+         place(places, "memory_model"));
+  }
+  notice_idle_keys(config, places, notices);
+  check_rates(config, places);
+  check_best_model(config, places);
+  if (config.report_to.size() > 1 && std::ranges::find(config.report_to, "none") != config.report_to.end())
+    fail(ExitCode::usage, "{}: none beside other values; leave one of the two out",
+         place(places, "report_to"));
   if (config.eval_strategy == "steps" && config.val_size == 0 && config.eval_dataset.empty()) {
     fail(ExitCode::usage, "{}: nothing to evaluate on; add val_size or eval_dataset",
          place(places, "eval_strategy"));

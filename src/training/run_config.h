@@ -52,8 +52,12 @@ struct RunConfig {
   std::optional<std::int64_t> save_total_limit;  // not set: all are kept
   bool save_only_model = false;
   std::optional<std::string> resume_from_checkpoint;  // "auto" or a path; not set: a new run
-  std::string report_to = "none";
-  std::optional<std::int64_t> trace_step;  // its times are drawn; not set: of no step
+  std::vector<std::string> report_to = {"none"};      // none | jsonl | csv | tensorboard
+  bool plot_loss = false;
+  bool load_best_model_at_end = false;
+  std::optional<std::string> metric_for_best_model;  // loss | eval_loss: the same
+  std::optional<bool> greater_is_better;             // not set: false, since the metric is a loss
+  std::optional<std::int64_t> trace_step;            // its times are drawn; not set: of no step
 
   // training
   std::int64_t per_device_train_batch_size = 8;  // slots
@@ -117,6 +121,12 @@ struct RunConfig {
   // Slots of one optimizer step.
   [[nodiscard]] std::int64_t slots_per_step() const {
     return per_device_train_batch_size * gradient_accumulation_steps;
+  }
+  [[nodiscard]] std::int64_t steps_between_evaluations() const { return eval_steps.value_or(logging_steps); }
+  // The checkpoint of the best evaluation is wanted: it is never deleted, and only evaluations of steps that
+  // are saved count.
+  [[nodiscard]] bool keeps_best_checkpoint() const {
+    return eval_strategy != "no" && save_steps > 0 && (load_best_model_at_end || metric_for_best_model);
   }
 };
 

@@ -83,13 +83,8 @@ double read_number(const ConfigValue& value, const ConfigField& field) {
   return number;
 }
 
-std::string read_text(const ConfigValue& value, const ConfigField& field) {
-  const std::string& text = scalar(value, "a text");
-  if (field.choices.empty()) {
-    if (text.find('\0') != std::string::npos) refuse(value, "a text with a zero byte");
-    return text;
-  }
-  if (std::find(field.choices.begin(), field.choices.end(), text) != field.choices.end()) return text;
+void check_choice(const ConfigValue& value, const ConfigField& field, const std::string& text) {
+  if (std::find(field.choices.begin(), field.choices.end(), text) != field.choices.end()) return;
   if (!field.otherwise.empty()) refuse(value, fmt::format("{}: {}", in_quotes(text), field.otherwise));
   std::string choices;
   for (const std::string_view choice : field.choices) {
@@ -99,13 +94,23 @@ std::string read_text(const ConfigValue& value, const ConfigField& field) {
   refuse(value, fmt::format("{} is not known; use {}", in_quotes(text), choices));
 }
 
+std::string read_text(const ConfigValue& value, const ConfigField& field) {
+  const std::string& text = scalar(value, "a text");
+  if (!field.choices.empty()) {
+    check_choice(value, field, text);
+  } else if (text.find('\0') != std::string::npos) {
+    refuse(value, "a text with a zero byte");
+  }
+  return text;
+}
+
 std::string trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return "";
   return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-std::vector<std::string> read_list(const ConfigValue& value) {
+std::vector<std::string> read_list(const ConfigValue& value, const ConfigField& field) {
   std::vector<std::string> list;
   if (value.node.kind == YamlNode::Kind::sequence) {
     for (const YamlNode& item : value.node.items) {
@@ -123,6 +128,7 @@ std::vector<std::string> read_list(const ConfigValue& value) {
   }
   for (const std::string& item : list) {
     if (item.empty()) refuse(value, "an empty name in the list");
+    if (!field.choices.empty()) check_choice(value, field, item);
   }
   return list;
 }
@@ -174,11 +180,12 @@ bool is_unset(const ConfigValue& value, const ConfigField& field) {
 }  // namespace
 
 void set_field(RunConfig& config, const ConfigField& field, const ConfigValue& value) {
+  const RunConfig defaults;
   std::visit(
       [&](auto member) {
         using Type = std::remove_reference_t<decltype(config.*member)>;
         if (is_unset(value, field)) {
-          config.*member = RunConfig{}.*member;
+          config.*member = defaults.*member;
         } else if constexpr (std::is_same_v<Type, bool> || std::is_same_v<Type, std::optional<bool>>) {
           config.*member = read_bool(value);
         } else if constexpr (std::is_same_v<Type, double>) {
@@ -192,7 +199,7 @@ void set_field(RunConfig& config, const ConfigField& field, const ConfigValue& v
           config.*member =
               parse_bytes(scalar(value, "a size"), fmt::format("{}: {}", value.where, value.key));
         } else if constexpr (std::is_same_v<Type, std::vector<std::string>>) {
-          config.*member = read_list(value);
+          config.*member = read_list(value, field);
         } else {
           config.*member = read_text(value, field);
         }

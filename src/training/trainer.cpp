@@ -16,10 +16,12 @@
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
 #include "optim/schedule.h"
+#include "training/best_checkpoint.h"
 #include "training/evaluation.h"
 #include "training/moments.h"
 #include "training/output_folder.h"
 #include "training/progress.h"
+#include "training/run_reports.h"
 #include "training/trainer_log.h"
 #include "training/trainer_state.h"
 
@@ -103,22 +105,23 @@ class Trainer {
 
   TrainingResult train() {
     take_output_dir();
-    const TrainerLogSettings settings{.total_steps = total_steps_,
-                                      .epochs = config_.num_train_epochs,
-                                      .train_batch_size = config_.per_device_train_batch_size,
-                                      .logging_steps = config_.logging_steps,
-                                      .save_steps = config_.save_steps,
-                                      .eval_steps = config_.eval_steps.value_or(config_.logging_steps)};
-    TrainerLog log = run_.resume ? TrainerLog(config_.output_dir, settings, state_.step,
+    TrainerLog log = run_.resume ? TrainerLog(config_.output_dir, log_settings(), state_.step,
                                               run_.resume->text("trainer_state.json"))
-                                 : TrainerLog(config_.output_dir, settings);
+                                 : TrainerLog(config_.output_dir, log_settings());
     log_ = &log;
+    if (run_.resume && keeps_best())
+      log.choose_best([&](std::int64_t step) { return has_checkpoint(config_.output_dir, step); });
+    RunReports reports(config_.report_to, config_.output_dir, log.history(), state_.step, !continues_);
+    log.tell([&](const std::string& entry) { reports.add(entry); });
     Progress progress(progress_options(total_steps_, state_.step, config_.logging_steps));
     progress_ = &progress;
     progress.start();
     const std::int64_t first_step = state_.step;
     // A signal may have cut the evaluation short that belonged to the step this run goes on from.
-    if (state_.step > 0 && evaluation_due() && log.last_evaluation() != state_.step) evaluate();
+    if (state_.step > 0 && evaluation_due() && log.last_evaluation() != state_.step) {
+      evaluate();
+      if (keeps_best() && !continues_) save(config_.save_only_model);  // it may be the best
+    }
     while (state_.step < total_steps_ && !run_.signals.requested()) step();
     drain();
     const auto evaluated = [&] { return !evaluate_ || log.last_evaluation() == state_.step; };
@@ -147,8 +150,10 @@ class Trainer {
                   .runtime = progress.elapsed(),
                   .samples = session_samples_,
                   .steps = result.session_steps});
-    if (config_.save_steps > 0 && last_save_ != state_.step && !config_.save_only_model) save(false);
+    if (config_.save_steps > 0 && last_save_ != state_.step && (!config_.save_only_model || keeps_best()))
+      save(config_.save_only_model);
     export_or_save();
+    result.exported_step = exported_step();
     // The last word: who finds it without a checkpoint knows that the model is whole.
     log.write_state(point());
     remove_runs_set_aside(run_.lock);
@@ -167,7 +172,25 @@ class Trainer {
     write_json(folder / "plan.json", to_json(run_.plan));
   }
 
+  [[nodiscard]] TrainerLogSettings log_settings() const {
+    const auto epoch_steps = static_cast<double>(std::max<std::int64_t>(1, stream_.steps(0)));
+    const double epochs = config_.max_steps > 0 ? static_cast<double>(config_.max_steps) / epoch_steps
+                                                : config_.num_train_epochs;
+    return {.total_steps = total_steps_,
+            .epochs = static_cast<std::int64_t>(std::ceil(std::min(epochs, 1e15))),
+            .train_batch_size = config_.per_device_train_batch_size,
+            .logging_steps = config_.logging_steps,
+            .save_steps = config_.save_steps,
+            .eval_steps = config_.steps_between_evaluations(),
+            .greater_is_better = config_.greater_is_better.value_or(false),
+            .best_every = keeps_best() ? config_.save_steps : 0};
+  }
+
+  [[nodiscard]] bool keeps_best() const { return evaluate_ && config_.keeps_best_checkpoint(); }
+
   void prepare_evaluation() {
+    if (config_.load_best_model_at_end && run_.data.eval_samples.empty())
+      fail(ExitCode::usage, "load_best_model_at_end: there are no samples to evaluate on; raise val_size");
     if (config_.eval_strategy == "no" || run_.data.eval_samples.empty()) return;
     evaluate_ = plan_evaluation(
         session_.context(), run_.session.type, run_.machine,
@@ -274,8 +297,8 @@ class Trainer {
   void drain() { session_.executor().drain(update_); }
 
   [[nodiscard]] bool evaluation_due() const {
-    return evaluate_ && (state_.step % config_.eval_steps.value_or(config_.logging_steps) == 0 ||
-                         state_.step >= total_steps_);
+    return evaluate_ &&
+           (state_.step % config_.steps_between_evaluations() == 0 || state_.step >= total_steps_);
   }
 
   void evaluate() {
@@ -307,21 +330,32 @@ class Trainer {
       }
     }
     writer.add("lazytrain_state.json", to_text(state_));
-    writer.add("trainer_state.json", log_->state_json(point()));
+    writer.add("trainer_state.json", log_->state_json(point(), true));
     writer.add("run.yaml", to_yaml(config_));
     last_checkpoint_ = writer.commit();
     last_save_ = state_.step;
     log_->write_state(point());
     // What may be needed to go back before steps that were not finite stays.
     if (non_finite_ > 0) return;
-    prune_checkpoints(run_.lock, last_checkpoint_, config_.save_total_limit.value_or(0));
+    prune_checkpoints(run_.lock, last_checkpoint_, config_.save_total_limit.value_or(0),
+                      keeps_best() && log_->best_metric()
+                          ? checkpoint_path(config_.output_dir, log_->best_step())
+                          : std::filesystem::path());
     remove_runs_set_aside(run_.lock, last_checkpoint_);
+  }
+
+  [[nodiscard]] std::int64_t exported_step() const {
+    return config_.load_best_model_at_end && log_->best_metric() ? log_->best_step() : state_.step;
   }
 
   // The trained model must not be lost with an export that fails.
   void export_or_save() {
     try {
-      export_model(config_.output_dir);
+      if (exported_step() == state_.step)
+        export_model(config_.output_dir);
+      else
+        export_saved_model(checkpoint_path(config_.output_dir, exported_step()), run_.model,
+                           config_.output_dir);
     } catch (const std::exception& error) {
       const auto* known = dynamic_cast<const Error*>(&error);
       const ExitCode code = known != nullptr ? known->code() : ExitCode::disk;
@@ -393,13 +427,15 @@ class Trainer {
     const Bytes model = run_.model.check_export(config_.output_dir);
     // Without save_steps one checkpoint still: a signal, or an export that fails, saves one.
     const std::int64_t saves = config_.save_steps > 0 ? (total_steps_ - done) / config_.save_steps + 1 : 1;
+    const std::int64_t limit = config_.save_total_limit.value_or(0);
     const bool shared = same_file_system(run_.session.scratch_folder, config_.output_dir);
-    check_disk_space(config_.output_dir, {.checkpoint = config_.save_only_model ? model : checkpoint,
-                                          .checkpoints = std::max<std::int64_t>(1, saves),
-                                          .limit = config_.save_total_limit.value_or(0),
-                                          .model = model,
-                                          .scratch = shared ? run_.program.disk_bytes : Bytes{0},
-                                          .anew = !continues_});
+    check_disk_space(config_.output_dir,
+                     {.checkpoint = config_.save_only_model ? model : checkpoint,
+                      .checkpoints = std::max<std::int64_t>(1, saves),
+                      .limit = limit > 0 && keeps_best() ? std::max<std::int64_t>(2, limit) : limit,
+                      .model = model,
+                      .scratch = shared ? run_.program.disk_bytes : Bytes{0},
+                      .anew = !continues_});
   }
 
   void export_model(const std::filesystem::path& out) {

@@ -62,10 +62,11 @@ struct TrainingResult {
   Seconds median_compute =
       0;  // the median step times the part that the compute stream was busy in the steps that were timed
   double last_loss = 0;
-  Bytes device_peak, host_peak;  // highest byte written in each arena
-  Bytes resident;                // anonymous and shared memory of the process after the last step
-  std::string disk_method = {};  // how what is on disk was read and written; empty: nothing was
-  bool interrupted = false;      // stopped by a signal; a checkpoint holds everything
+  Bytes device_peak, host_peak;    // highest byte written in each arena
+  Bytes resident;                  // anonymous and shared memory of the process after the last step
+  std::string disk_method = {};    // how what is on disk was read and written; empty: nothing was
+  bool interrupted = false;        // stopped by a signal; a checkpoint holds everything
+  std::int64_t exported_step = 0;  // whose weights the model in output_dir has
 };
 
 // Trains to the end, to max_steps, or to a signal; exports the model into output_dir at the end. Nothing in

@@ -47,7 +47,7 @@ double per_second(std::int64_t count, Seconds seconds) {
 std::string timedelta_text(Seconds seconds) {
   const auto whole = static_cast<long long>(std::clamp(seconds, 0.0, 1e15));
   const long long days = whole / 86400;
-  const std::string clock =
+  std::string clock =
       fmt::format("{}:{:02}:{:02}", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
   if (days == 0) return clock;
   return fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
@@ -143,7 +143,7 @@ void TrainerLog::training(const TrainerLogPoint& point, const TrainingLog& log) 
   entry["learning_rate"] = log.lr;
   entry["loss"] = log.loss;
   entry["step"] = point.step;
-  history_.push_back(entry.dump());
+  enter(entry.dump());
 }
 
 void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& log) {
@@ -161,12 +161,34 @@ void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& l
   entry["eval_samples_per_second"] = per_second(log.samples, log.runtime);
   entry["eval_steps_per_second"] = per_second(log.steps, log.runtime);
   entry["step"] = point.step;
-  history_.push_back(entry.dump());
+  enter(entry.dump());
   last_evaluation_ = point.step;
-  if (std::isfinite(log.loss) && (!best_metric_ || log.loss < *best_metric_)) {
-    best_metric_ = log.loss;
-    best_step_ = point.step;
+  consider(log.loss, point.step);
+}
+
+void TrainerLog::consider(double loss, std::int64_t step) {
+  const std::int64_t every = settings_.best_every;
+  const bool counts = every == 0 || step % every == 0 || step == settings_.total_steps;
+  if (!counts || !std::isfinite(loss)) return;
+  if (best_metric_ && !(settings_.greater_is_better ? loss > *best_metric_ : loss < *best_metric_)) return;
+  best_metric_ = loss;
+  best_step_ = step;
+}
+
+void TrainerLog::choose_best(const std::function<bool(std::int64_t)>& may_be) {
+  best_metric_.reset();
+  best_step_ = 0;
+  for (const std::string& text : history_) {
+    const Json entry = Json::parse(text);
+    const auto loss = entry.find("eval_loss");
+    const auto step = entry.at("step").get<std::int64_t>();
+    if (loss != entry.end() && loss->is_number() && may_be(step)) consider(loss->get<double>(), step);
   }
+}
+
+void TrainerLog::enter(std::string entry) {
+  history_.push_back(std::move(entry));
+  if (listener_) listener_(history_.back());
 }
 
 void TrainerLog::finished(const TrainerLogPoint& point, const FinishedLog& log) {
@@ -178,14 +200,18 @@ void TrainerLog::finished(const TrainerLogPoint& point, const FinishedLog& log) 
   entry["train_runtime"] = log.runtime;
   entry["train_samples_per_second"] = per_second(log.samples, log.runtime);
   entry["train_steps_per_second"] = per_second(log.steps, log.runtime);
-  history_.push_back(entry.dump());
+  enter(entry.dump());
 }
 
-std::string TrainerLog::state_json(const TrainerLogPoint& point) const {
+std::string TrainerLog::state_json(const TrainerLogPoint& point, bool in_checkpoint) const {
+  const std::filesystem::path best = folder_ / fmt::format("checkpoint-{}", best_step_);
+  std::error_code ignored;
+  const bool best_is_there =
+      best_metric_ && ((in_checkpoint && best_step_ == point.step) || std::filesystem::exists(best, ignored));
   Json state;
   state["best_global_step"] = best_metric_ ? Json(best_step_) : Json();
   state["best_metric"] = best_metric_ ? Json(*best_metric_) : Json();
-  state["best_model_checkpoint"] = nullptr;
+  state["best_model_checkpoint"] = best_is_there ? Json(best.string()) : Json();
   state["epoch"] = point.epoch;
   state["eval_steps"] = settings_.eval_steps;
   state["global_step"] = point.step;
@@ -199,7 +225,13 @@ std::string TrainerLog::state_json(const TrainerLogPoint& point) const {
   state["num_input_tokens_seen"] = point.tokens;
   state["num_train_epochs"] = settings_.epochs;
   state["save_steps"] = settings_.save_steps;
-  state["stateful_callbacks"] = Json::object();
+  // What Hugging Face's Trainer keeps of its own control flow; between two steps there is nothing to keep.
+  Json control = Json::object();
+  for (const char* flag : {"should_epoch_stop", "should_evaluate", "should_log", "should_save"})
+    control[flag] = false;
+  control["should_training_stop"] = point.step >= settings_.total_steps;
+  state["stateful_callbacks"]["TrainerControl"] = {{"args", std::move(control)},
+                                                   {"attributes", Json::object()}};
   state["total_flos"] = point.flops;
   state["train_batch_size"] = settings_.train_batch_size;
   state["trial_name"] = nullptr;

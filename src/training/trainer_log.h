@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/units.h"
@@ -17,11 +19,15 @@ namespace lazytrain {
 // What does not change during a run.
 struct TrainerLogSettings {
   std::int64_t total_steps = 0;
-  double epochs = 0;  // num_train_epochs
+  std::int64_t epochs = 0;  // that total_steps begin
   std::int64_t train_batch_size = 0;
   std::int64_t logging_steps = 0;
   std::int64_t save_steps = 0;
   std::int64_t eval_steps = 0;
+  bool greater_is_better = false;  // of evaluation losses
+  // Only evaluations of multiples of it, and of the last step, can be the best: those that have a checkpoint.
+  // 0: all can.
+  std::int64_t best_every = 0;
 };
 
 // Where the run stands at a logging event.
@@ -71,18 +77,26 @@ class TrainerLog {
   // The run's last entry.
   void finished(const TrainerLogPoint& point, const FinishedLog& log);
 
-  // trainer_state.json as of `point`: goes into every checkpoint.
-  [[nodiscard]] std::string state_json(const TrainerLogPoint& point) const;
+  // trainer_state.json as of `point`: goes into every checkpoint, and then takes that for one that is there.
+  [[nodiscard]] std::string state_json(const TrainerLogPoint& point, bool in_checkpoint = false) const;
   // Writes it into the run's folder.
   void write_state(const TrainerLogPoint& point) const;
 
-  // The best (lowest) evaluation loss so far and its step.
+  // Entries of log_history so far, JSON objects; and who is told of every further one.
+  [[nodiscard]] const std::vector<std::string>& history() const { return history_; }
+  void tell(std::function<void(const std::string& entry)> listener) { listener_ = std::move(listener); }
+
+  // Of a run that goes on: the best is chosen anew among the evaluations so far whose step `may_be` accepts.
+  void choose_best(const std::function<bool(std::int64_t)>& may_be);
+  // The best evaluation loss so far and its step.
   [[nodiscard]] std::optional<double> best_metric() const { return best_metric_; }
   [[nodiscard]] std::int64_t best_step() const { return best_step_; }
   // The step of the last evaluation in the history, 0 before the first.
   [[nodiscard]] std::int64_t last_evaluation() const { return last_evaluation_; }
 
  private:
+  void consider(double loss, std::int64_t step);
+  void enter(std::string entry);
   void read_history(std::int64_t step, std::string_view state_json);
   void truncate_log(std::int64_t step) const;
   void append_line(const std::string& line) const;
@@ -90,6 +104,7 @@ class TrainerLog {
   std::filesystem::path folder_;
   TrainerLogSettings settings_;
   std::vector<std::string> history_;  // JSON objects
+  std::function<void(const std::string&)> listener_;
   std::optional<double> best_metric_;
   std::int64_t best_step_ = 0, last_evaluation_ = 0;
 };

@@ -107,6 +107,27 @@ def mixing(cases, config):
                 in wrong.stderr, wrong.stderr)
 
 
+def token_losses(cases, config):
+    report, losses = cases.work / "report.json", cases.work / "losses.json"
+    done = tiny_run.run(cases.program, "eval", config, "dataset=sums", "cutoff_len=300", "per_device_eval_batch_size=3",
+                        "--loss-only", "--samples", 50, "--out", report, "--token-losses", losses)
+    if done.returncode != 0:
+        return cases.check("losses of tokens are written", False, done.stderr)
+    told, samples = json.loads(report.read_text()), json.loads(losses.read_text())["samples"]
+    learned = [loss for sample in samples for loss in sample["losses"] if loss is not None]
+    cases.check("every learned token of 50 packed samples has a loss, and their mean is the evaluation's",
+                len(samples) == 50 and len(learned) == told["supervised_tokens"]
+                and abs(sum(learned) / len(learned) - told["loss"]) < 1e-5, told)
+    cases.check("ids and losses stand side by side, the first token has none",
+                all(len(sample["ids"]) == len(sample["losses"]) and sample["losses"][0] is None for sample in samples))
+    alone = tiny_run.run(cases.program, "eval", config, "dataset=sums", "packing=false", "--loss-only", "--samples", 50,
+                         "--token-losses", losses)
+    cases.check("each sample has its own losses, whatever lay beside it", alone.returncode == 0 and all(
+        a["ids"] == b["ids"] and all((x is None) == (y is None) and (x is None or abs(x - y) < 0.05)
+                                     for x, y in zip(a["losses"], b["losses"]))
+        for a, b in zip(samples, json.loads(losses.read_text())["samples"])), alone.stderr)
+
+
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="lazytrain-kinds-") as name:
@@ -118,6 +139,7 @@ def main():
         plain_text(cases, config)
         bad_samples(cases, config)
         mixing(cases, config)
+        token_losses(cases, config)
     print(f"{cases.count - cases.failed} of {cases.count} hold")
     return 0 if cases.failed == 0 else 1
 

@@ -53,7 +53,7 @@ def tokenizer():
     }
 
 
-TOKENIZER_CONFIG = {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>",
+TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "bos_token": "<|im_start|>",
                     "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"}
 
 

@@ -77,6 +77,20 @@ TEST(SafetensorsWriter, KeepsOrderAndPayloadOfASingleFile) {
   EXPECT_EQ(read_file(first.path() / kSafetensorsFile), read_file(second.path() / kSafetensorsFile));
 }
 
+TEST(SafetensorsWriter, KeepsWhatTheIndexSaysOfTheModel) {
+  const TemporaryFolder first, second;
+  write_letters(first.path(), new_layout(kTensors, 9));
+  nlohmann::json index = read_json(first.path() / kSafetensorsIndex, ExitCode::model_file);
+  EXPECT_EQ(index["metadata"], nlohmann::json({{"total_size", 23}}));
+  index["metadata"]["total_parameters"] = 6;
+  index["metadata"]["total_size"] = "wrong";
+  write_json(first.path() / kSafetensorsIndex, index);
+  const auto model = Safetensors::open(first.path());
+  write_safetensors(second.path(), layout_of(model), copy_of(model, 3));
+  index["metadata"]["total_size"] = 23;
+  EXPECT_EQ(read_json(second.path() / kSafetensorsIndex, ExitCode::model_file), index);
+}
+
 TEST(SafetensorsWriter, KeepsShards) {
   const TemporaryFolder first, second;
   const auto layout = new_layout(kTensors, 9);

@@ -211,6 +211,21 @@ TEST(Prune, DeletesTheOldestAndNeverTheNewest) {
   EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-15"));
 }
 
+TEST(Prune, TheBestStays) {
+  const TemporaryFolder folder;
+  const OutputLock lock(folder.path());
+  for (const std::int64_t step : {10, 20, 30, 40}) save(lock, step);
+  const fs::path best = folder.path() / "checkpoint-10";
+  prune_checkpoints(lock, folder.path() / "checkpoint-40", 3, best);
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-10", "checkpoint-30", "checkpoint-40"));
+  prune_checkpoints(lock, folder.path() / "checkpoint-40", 1, best);
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-10", "checkpoint-40"));
+  prune_checkpoints(lock, folder.path() / "checkpoint-40", 1, folder.path() / "checkpoint-40");
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-40"));
+  prune_checkpoints(lock, folder.path() / "checkpoint-40", 1, folder.path() / "checkpoint-7");  // not there
+  EXPECT_THAT(names(folder.path()), ElementsAre("checkpoint-40"));
+}
+
 TEST(Prune, BrokenOnesGoFirst) {
   const TemporaryFolder folder;
   const OutputLock lock(folder.path());

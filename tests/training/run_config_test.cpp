@@ -170,6 +170,36 @@ TEST(RunConfig, WhatIsNotSupportedIsSaidInASentence) {
   EXPECT_THAT(error_of("quantization_bit: 4\n"), HasSubstr("quantised"));
 }
 
+TEST(RunConfig, ReportsAreAList) {
+  const auto reports = [](const std::string& text) { return parse_run_config(text, "run.yaml", {}).config; };
+  EXPECT_THAT(reports("report_to: [csv, tensorboard]\n").report_to, ElementsAre("csv", "tensorboard"));
+  EXPECT_THAT(reports("report_to: tensorboard\n").report_to, ElementsAre("tensorboard"));
+  EXPECT_THAT(reports("report_to: null\n").report_to, ElementsAre("none"));
+  EXPECT_EQ(reports(to_yaml(reports("report_to: csv, jsonl\n"))).report_to,
+            (std::vector<std::string>{"csv", "jsonl"}));
+  EXPECT_EQ(reports(to_yaml(RunConfig{})), RunConfig{});
+  EXPECT_THAT(error_of("report_to: [csv, all]\n"), HasSubstr("'all': no outside tracker"));
+  EXPECT_THAT(error_of("report_to: [csv, none]\n"), HasSubstr("run.yaml:1: report_to: none beside other"));
+}
+
+TEST(RunConfig, TheBestModelNeedsEvaluationsThatAreSaved) {
+  const std::string best = "load_best_model_at_end: true\n",
+                    steps = best + "eval_strategy: steps\nval_size: 9\n";
+  EXPECT_THAT(error_of(best), HasSubstr("run.yaml:1: load_best_model_at_end: nothing is evaluated"));
+  EXPECT_THAT(error_of(steps + "save_steps: 0\n"), HasSubstr("keeps no checkpoint"));
+  EXPECT_EQ(
+      error_of(steps + "eval_steps: 40\nsave_steps: 100\n"),
+      "run.yaml:1: load_best_model_at_end: save_steps: 100 is no multiple of eval_steps (40), so that a "
+      "checkpoint would have no evaluation; give save_steps: 120");
+  EXPECT_THAT(error_of(steps + "logging_steps: 3\n"),
+              HasSubstr("logging_steps, which stands for eval_steps (3)"));
+  EXPECT_THAT(error_of("metric_for_best_model: accuracy\n"),
+              HasSubstr("'accuracy': evaluations have one figure"));
+  const RunConfig good = parse_run_config(steps + "eval_steps: 50\nsave_steps: 100\n", "run.yaml", {}).config;
+  EXPECT_TRUE(good.keeps_best_checkpoint());
+  EXPECT_FALSE(RunConfig{}.keeps_best_checkpoint());
+}
+
 TEST(RunConfig, KeysOfTheTemplate) {
   const RunConfig config =
       parse_run_config(

@@ -68,6 +68,9 @@ TEST(TrainerLog, StateHasHuggingFaceKeys) {
   EXPECT_EQ(state["total_flos"], 1e9);
   EXPECT_EQ(state["best_metric"], 0.25);
   EXPECT_EQ(state["best_global_step"], 20);
+  EXPECT_EQ(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"], false);
+  EXPECT_TRUE(state["best_model_checkpoint"].is_null());
+  EXPECT_EQ(state.size(), 20U);
   EXPECT_EQ(state["log_history"], nlohmann::json::parse(R"([
       {"epoch": 0.1, "grad_norm": 2.25, "learning_rate": 1e-4, "loss": 0.5, "step": 10},
       {"epoch": 0.2, "eval_loss": 0.25, "eval_runtime": 2.0, "eval_samples_per_second": 25.0,
@@ -126,6 +129,52 @@ TEST(TrainerLog, ContinuedInOneGoOrTwoIsTheSame) {
   entries(second, 40, 60);
   EXPECT_EQ(one.state_json(point(60)), second.state_json(point(60)));
   EXPECT_EQ(lines(whole.path() / "trainer_log.jsonl"), lines(parts.path() / "trainer_log.jsonl"));
+}
+
+TEST(TrainerLog, TheBestIsOneThatHasACheckpoint) {
+  const TemporaryFolder folder;
+  TrainerLogSettings settings = kSettings;
+  settings.best_every = 50;
+  TrainerLog log(folder.path(), settings);
+  log.evaluation(point(20), {.loss = 0.125});
+  EXPECT_EQ(log.best_metric(), std::nullopt);
+  log.evaluation(point(50), {.loss = 0.5});
+  log.evaluation(point(100), {.loss = 0.25});
+  log.evaluation(point(120), {.loss = 0.0625});
+  EXPECT_EQ(log.best_step(), 100);
+  EXPECT_EQ(log.best_metric(), 0.25);
+  const auto best_in = [&](bool in_checkpoint) {
+    return nlohmann::json::parse(log.state_json(point(100), in_checkpoint))["best_model_checkpoint"];
+  };
+  EXPECT_TRUE(best_in(false).is_null());
+  EXPECT_EQ(best_in(true), (folder.path() / "checkpoint-100").string());
+  std::filesystem::create_directory(folder.path() / "checkpoint-100");
+  EXPECT_EQ(best_in(false), (folder.path() / "checkpoint-100").string());
+  log.choose_best([](std::int64_t step) { return step != 100; });  // its checkpoint was deleted
+  EXPECT_EQ(log.best_step(), 50);
+  log.evaluation(point(200), {.loss = 0.375});  // the last step
+  EXPECT_EQ(log.best_step(), 200);
+}
+
+TEST(TrainerLog, GreaterCanBeBetter) {
+  const TemporaryFolder folder;
+  TrainerLogSettings settings = kSettings;
+  settings.greater_is_better = true;
+  TrainerLog log(folder.path(), settings);
+  for (const std::int64_t step : {20, 40, 60}) log.evaluation(point(step), {.loss = step == 40 ? 3.0 : 2.0});
+  EXPECT_EQ(log.best_step(), 40);
+}
+
+TEST(TrainerLog, EveryEntryIsTold) {
+  const TemporaryFolder folder;
+  TrainerLog log(folder.path(), kSettings);
+  std::vector<std::string> told;
+  log.tell([&](const std::string& entry) { told.push_back(entry); });
+  log.training(point(10), {.loss = 0.5});
+  log.evaluation(point(10), {.loss = 0.25});
+  log.finished(point(10), {.mean_loss = 0.5});
+  EXPECT_EQ(told.size(), 3U);
+  EXPECT_EQ(told, log.history());
 }
 
 TEST(TrainerLog, NonFiniteValuesAreNull) {
