@@ -222,15 +222,16 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& output_dir) {
 
 std::optional<Checkpoint> latest_checkpoint(const fs::path& output_dir) {
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(output_dir);
+  // All of them: one whose manifest cannot be read stands first, whenever it was written.
+  for (const CheckpointInfo& info : checkpoints)
+    if (!info.fault.empty()) log::warning("{}; passed over", info.fault);
   for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
-    if (info->fault.empty()) {
-      try {
-        return Checkpoint(info->path);
-      } catch (const Error& error) {
-        info->fault = error.what();
-      }
+    if (!info->fault.empty()) continue;
+    try {
+      return Checkpoint(info->path);
+    } catch (const Error& error) {
+      log::warning("{}; passed over", error.what());
     }
-    log::warning("{}; passed over", info->fault);
   }
   if (!checkpoints.empty()) {
     fail(ExitCode::model_file,

@@ -116,9 +116,12 @@ void TrainerLog::append_line(const std::string& line) const {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   const std::string text = line + "\n";
   // One write a line: a reader, or a crash, sees whole lines.
-  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
+  ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
+  int error = errno;
+  if (descriptor >= 0 && close(descriptor) != 0 && written >= 0) {  // network folders say it only here
+    written = -1;
+    error = errno;
+  }
   if (written != static_cast<ssize_t>(text.size())) {
     const bool full = written >= 0 || error == ENOSPC;
     fail(ExitCode::disk, "{}: cannot append a line: {}{}", path.string(),
