@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "formats/json.h"
@@ -126,7 +127,7 @@ void TrainerLog::append_line(const std::string& line) const {
     const bool full = written >= 0 || error == ENOSPC;
     fail(ExitCode::disk, "{}: cannot append a line: {}{}", path.string(),
          written < 0 ? std::strerror(error) : "no space left",
-         full ? "; free some space, then go on with resume_from_checkpoint=auto" : "");
+         full ? "; free some space, then go on with resume_from_checkpoint=auto" : disk_advice(error));
   }
 }
 
