@@ -44,4 +44,4 @@ install: build   ## install under PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:           ## remove build output (the Python environment and downloads stay)
-	@rm -rf build/release build/debug build/asan build/tsan
+	@rm -rf build/release build/debug build/asan build/tsan build/fuzz

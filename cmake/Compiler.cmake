@@ -26,3 +26,11 @@ elseif(LAZYTRAIN_SANITIZER STREQUAL "thread")
 elseif(LAZYTRAIN_SANITIZER)
   message(FATAL_ERROR "LAZYTRAIN_SANITIZER is '${LAZYTRAIN_SANITIZER}'; use address or thread")
 endif()
+
+# Coverage for libFuzzer, in all of our code; its main() comes with the targets (tests/fuzz).
+if(LAZYTRAIN_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "libFuzzer comes with clang: use the preset fuzz")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -59,7 +59,7 @@ void choose(EvalSet& set, const RunConfig& config, std::int64_t limit) {
 EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, bool loss_only,
              ThreadPool& pool) {
   const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
-  if (names.empty()) fail(ExitCode::usage, "eval needs eval_dataset (or dataset) to evaluate on");
+  if (names.empty()) fail(ExitCode::usage, "eval needs eval_dataset (or dataset) to evaluate on; add it");
   std::string joined;
   for (const std::string& name : names) joined += (joined.empty() ? "" : ",") + name;
   EvalSet set;

@@ -85,7 +85,8 @@ int run(const Options& options) {
                           .ids);
     text.require_known(request.prompts.back());
     require_positions(static_cast<std::int64_t>(request.prompts.back().size()), model.architecture());
-    if (request.prompts.back().empty()) fail(ExitCode::usage, "the prompt '{}' has no tokens", prompt);
+    if (request.prompts.back().empty())
+      fail(ExitCode::usage, "the prompt '{}' has no tokens; write one that has", prompt);
   }
   const SessionOptions session_settings = session_options(config, false, generation_positions(request));
   const LoweringContext context = lowering_context(model.architecture(), session_settings);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 
 namespace lazytrain {
@@ -21,23 +22,25 @@ namespace {
 constexpr std::size_t kWritePiece = std::size_t{64} << 20;
 
 [[noreturn]] void fail_disk(const std::filesystem::path& path, const char* action, int error) {
-  const char* advice = error == ENOSPC ? "; free some space or choose another folder" : "";
-  fail(ExitCode::disk, "{}: cannot {}: {}{}", path.string(), action, std::strerror(error), advice);
+  fail(ExitCode::disk, "{}: cannot {}: {}{}", path.string(), action, std::strerror(error),
+       disk_advice(error));
 }
 
 // What stat() says of a path that it cannot look at.
 [[noreturn]] void fail_lookup(const std::filesystem::path& path, const char* kind, int error, ExitCode code) {
   if (error == ENOENT || error == ENOTDIR) fail(code, "{}: no such {}; check the path", path.string(), kind);
   if (error == EACCES)
-    fail(code, "{}: permission denied: this user may not look into the folder that it is in", path.string());
-  fail(code, "{}: cannot be read: {}", path.string(), std::strerror(error));
+    fail(code,
+         "{}: permission denied: this user may not look into the folder that it is in; change its rights",
+         path.string());
+  fail(code, "{}: cannot be read: {}; check the disk", path.string(), std::strerror(error));
 }
 
 void require_right(const std::filesystem::path& path, int right, ExitCode code) {
   if (faccessat(AT_FDCWD, path.c_str(), right, AT_EACCESS) == 0) return;
   if (errno == EACCES)
     fail(code, "{}: permission denied: this user may not read it; change its rights", path.string());
-  fail(code, "{}: cannot be read: {}", path.string(), std::strerror(errno));
+  fail(code, "{}: cannot be read: {}; check the disk", path.string(), std::strerror(errno));
 }
 
 const char* kind_of(mode_t mode) {
@@ -59,7 +62,7 @@ void require_file(const std::filesystem::path& path, ExitCode code) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) fail_lookup(path, "file", errno, code);
   if (!S_ISREG(status.st_mode))
-    fail(code, "{}: {}, where a file is needed", path.string(), kind_of(status.st_mode));
+    fail(code, "{}: {}, where a file is needed; check the path", path.string(), kind_of(status.st_mode));
   require_right(path, R_OK, code);
 }
 
@@ -67,13 +70,14 @@ void require_folder(const std::filesystem::path& path, ExitCode code) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) fail_lookup(path, "folder", errno, code);
   if (!S_ISDIR(status.st_mode))
-    fail(code, "{}: {}, where a folder is needed", path.string(), kind_of(status.st_mode));
+    fail(code, "{}: {}, where a folder is needed; check the path", path.string(), kind_of(status.st_mode));
   require_right(path, R_OK | X_OK, code);
 }
 
 std::string read_stream(const std::filesystem::path& path, std::size_t most, ExitCode code) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail(code, "{}: cannot open it: {}", path.string(), std::strerror(errno));
+  if (descriptor < 0)
+    fail(code, "{}: cannot open it: {}; check the path", path.string(), std::strerror(errno));
   std::string text;
   std::array<char, 4096> piece{};
   ssize_t got = 0;
@@ -84,8 +88,9 @@ std::string read_stream(const std::filesystem::path& path, std::size_t most, Exi
   }
   const int error = errno;
   close(descriptor);
-  if (got < 0) fail(code, "{}: cannot read it: {}", path.string(), std::strerror(error));
-  if (text.size() > most) fail(code, "{}: it gives more than {} bytes", path.string(), most);
+  if (got < 0) fail(code, "{}: cannot read it: {}; give a file instead", path.string(), std::strerror(error));
+  if (text.size() > most)
+    fail(code, "{}: it gives more than {} bytes; give a file instead", path.string(), most);
   return text;
 }
 
@@ -95,7 +100,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(descriptor);
-    fail(ExitCode::disk, "{}: not a regular file", path.string());
+    fail(ExitCode::disk, "{}: not a regular file; check the path", path.string());
   }
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ > 0) {

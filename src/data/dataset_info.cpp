@@ -64,7 +64,8 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
     const std::string where = entry.where + ": columns";
     for (const char* key : {"chosen", "rejected", "kto_tag"}) {
       if (columns->contains(key))
-        fail(ExitCode::data, "{}: {} is for ranking datasets: only supervised fine-tuning is supported",
+        fail(ExitCode::data,
+             "{}: {} is for ranking datasets: only supervised fine-tuning is supported; take another one",
              where, key);
     }
     for (const char* key : {"images", "videos", "audios"}) {
@@ -116,7 +117,8 @@ RecordLayout layout_of(const Entry& entry, const json* columns, const json* tags
 }
 
 DatasetSource read_entry(const std::string& name, const Entry& entry, const fs::path& dataset_dir) {
-  if (!entry.value.is_object()) fail(ExitCode::data, "{} is not an object", entry.where);
+  if (!entry.value.is_object())
+    fail(ExitCode::data, "{} is not an object; write {{\"file_name\": ...}}", entry.where);
   for (const char* key : {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}) {
     if (entry.value.contains(key) && !entry.value.contains("file_name")) {
       fail(ExitCode::data,
@@ -131,10 +133,11 @@ DatasetSource read_entry(const std::string& name, const Entry& entry, const fs::
                           "subset", "folder", "ranking", "hf_hub_url", "ms_hub_url", "om_hub_url"});
   if (const auto ranking = entry.value.find("ranking");
       ranking != entry.value.end() && *ranking != json(false)) {
-    fail(ExitCode::data, "{} is a ranking dataset: only supervised fine-tuning is supported", entry.where);
+    fail(ExitCode::data,
+         "{} is a ranking dataset: only supervised fine-tuning is supported; take another one", entry.where);
   }
   const auto file_name = text_of(entry.value, "file_name", entry.where);
-  if (!file_name || file_name->empty()) fail(ExitCode::data, "{}: file_name is missing", entry.where);
+  if (!file_name || file_name->empty()) fail(ExitCode::data, "{}: file_name is missing; add it", entry.where);
 
   DatasetSource source{.name = name, .file = dataset_dir / *file_name, .layout = {}, .num_samples = {}};
   for (const char* key : {"split", "subset", "folder"}) {
@@ -211,7 +214,9 @@ std::vector<DatasetSource> find_datasets(const std::vector<std::string>& wanted,
   json entries = json::object();
   const bool has_registry = !is_missing(registry);
   if (has_registry) entries = read_json(registry, ExitCode::data);
-  if (!entries.is_object()) fail(ExitCode::data, "{} is not an object of datasets", registry.string());
+  if (!entries.is_object())
+    fail(ExitCode::data, "{} is not an object of datasets; write {{name: {{\"file_name\": ...}}}}",
+         registry.string());
 
   std::vector<DatasetSource> sources;
   for (const std::string& name : wanted) {
@@ -239,11 +244,12 @@ std::vector<DatasetSource> find_datasets(const std::vector<std::string>& wanted,
     }
     if (count > 10) known += fmt::format(" and {} more", count - 10);
     if (has_registry) {
-      fail(ExitCode::data, "dataset {} is neither a file nor in {}, which has: {}", in_quotes(name),
-           registry.string(), known.empty() ? "nothing" : known);
+      fail(ExitCode::data, "dataset {} is neither a file nor in {}, which has: {}; correct the name",
+           in_quotes(name), registry.string(), known.empty() ? "nothing" : known);
     }
-    fail(ExitCode::data, "dataset {} is not a file, and there is no {} to look it up in", in_quotes(name),
-         registry.string());
+    fail(ExitCode::data,
+         "dataset {} is not a file, and there is no {} to look it up in; correct the name or dataset_dir",
+         in_quotes(name), registry.string());
   }
   return sources;
 }

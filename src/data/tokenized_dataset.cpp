@@ -230,6 +230,8 @@ TokenizedDataset tokenize_into(const std::function<void(const EncodedSample&)>& 
     behind += reader.size();
   }
   if (result.begins.back() == 0) {
+    constexpr std::size_t kTold = 2;  // of what the template refused: the error stays one readable sentence
+    if (result.refusals.size() > kTold) result.refusals.resize(kTold);
     fail(ExitCode::data, "{}: nothing is left to train on: {}raise cutoff_len or choose another template",
          sources.empty() ? "no dataset" : sources.front().file.string(), result.left_out(options, "; "));
   }

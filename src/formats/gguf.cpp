@@ -53,8 +53,10 @@ class Cursor {
 
   std::string_view take(std::uint64_t size, std::string_view what) {
     if (size > file_.size() - at_) {
-      fail(kCode, "{}: truncated or damaged: {} needs {} bytes at byte {}, but the file ends at {}", where_,
-           what, size, at_, file_.size());
+      fail(kCode,
+           "{}: truncated or damaged: {} needs {} bytes at byte {}, but the file ends at {}; download it "
+           "again",
+           where_, what, size, at_, file_.size());
     }
     const std::string_view bytes = file_.substr(at_, size);
     at_ += size;
@@ -79,7 +81,8 @@ class Cursor {
 
 std::uint32_t read_value_type(Cursor& cursor, const std::string& what, const std::string& where) {
   const auto type = cursor.number<std::uint32_t>(what);
-  if (type >= kValueTypes.size()) fail(kCode, "{}: {} has the unknown type {}", where, what, type);
+  if (type >= kValueTypes.size())
+    fail(kCode, "{}: {} has the unknown type {}; download the file again", where, what, type);
   return type;
 }
 
@@ -89,7 +92,9 @@ void skip_values(Cursor& cursor, std::uint32_t type, std::uint64_t count, int de
   const std::uint64_t size = kValueTypes[type].size;
   // Every value has at least one byte (strings and arrays more), so an absurd count ends here.
   if (count > cursor.left() / std::max<std::uint64_t>(size, 1)) {
-    fail(kCode, "{}: truncated or damaged: {} claims {} values, more than the rest of the file can hold",
+    fail(kCode,
+         "{}: truncated or damaged: {} claims {} values, more than the rest of the file can hold; download "
+         "it again",
          where, what, count);
   }
   if (size > 0) {
@@ -101,7 +106,8 @@ void skip_values(Cursor& cursor, std::uint32_t type, std::uint64_t count, int de
       cursor.text(what);
     } else {
       if (depth >= kDeepestArray)
-        fail(kCode, "{}: {}: arrays are nested deeper than {}", where, what, kDeepestArray);
+        fail(kCode, "{}: {}: arrays are nested deeper than {}; download the file again", where, what,
+             kDeepestArray);
       const std::uint32_t inner = read_value_type(cursor, what, where);
       const auto inner_count = cursor.number<std::uint64_t>(what);
       skip_values(cursor, inner, inner_count, depth + 1, what, where);
@@ -149,10 +155,11 @@ TensorEntry read_tensor_entry(Cursor& cursor, const std::string& where) {
   const std::string what = "tensor " + in_quotes(tensor.name);
   const auto rank = cursor.number<std::uint32_t>(what);
   if (rank < 1 || rank > kHighestRank)
-    fail(kCode, "{}: {} has {} dimensions; 1 to 4 are legal", where, what, rank);
+    fail(kCode, "{}: {} has {} dimensions; 1 to 4 are legal: download the file again", where, what, rank);
   for (std::uint32_t i = 0; i < rank; ++i) {
     const auto size = cursor.number<std::uint64_t>(what);
-    if (size > static_cast<std::uint64_t>(INT64_MAX)) fail(kCode, "{}: {}: its size overflows", where, what);
+    if (size > static_cast<std::uint64_t>(INT64_MAX))
+      fail(kCode, "{}: {}: its size overflows; download the file again", where, what);
     tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(size));
   }
   tensor.type = checked_type(cursor.number<std::uint32_t>(what), what, where);
@@ -162,11 +169,12 @@ TensorEntry read_tensor_entry(Cursor& cursor, const std::string& where) {
   const auto elements = element_count(tensor.shape);
   std::int64_t bytes = 0;
   if (!elements || __builtin_mul_overflow(*elements, block.bytes, &bytes)) {
-    fail(kCode, "{}: {}: the size of shape {} overflows", where, what, format_shape(tensor.shape));
+    fail(kCode, "{}: {}: the size of shape {} overflows; download the file again", where, what,
+         format_shape(tensor.shape));
   }
   if (tensor.row_length() % block.elements != 0) {
-    fail(kCode, "{}: {}: rows of {} values do not consist of {} blocks of {}", where, what,
-         tensor.row_length(), to_string(tensor.type), block.elements);
+    fail(kCode, "{}: {}: rows of {} values do not consist of {} blocks of {}; convert the file anew", where,
+         what, tensor.row_length(), to_string(tensor.type), block.elements);
   }
   entry.size = static_cast<std::uint64_t>(bytes / block.elements);
   return entry;
@@ -180,7 +188,8 @@ std::uint64_t read_alignment(const std::unordered_map<std::string, GgufValue>& v
   if (!found->second.is_array && found->second.type == kU32) {
     std::memcpy(&alignment, found->second.bytes.data(), sizeof(alignment));
   }
-  if (!std::has_single_bit(alignment)) fail(kCode, "{}: general.alignment is not a u32 power of two", where);
+  if (!std::has_single_bit(alignment))
+    fail(kCode, "{}: general.alignment is not a u32 power of two; convert the file anew", where);
   return alignment;
 }
 
@@ -193,8 +202,8 @@ void place_tensors(std::vector<TensorEntry>& entries, std::span<const std::byte>
   for (TensorEntry& entry : entries) {
     const std::string name = in_quotes(entry.tensor.name);
     if (entry.offset % alignment != 0) {
-      fail(kCode, "{}: tensor {}: its offset {} is not a multiple of the alignment {}", where, name,
-           entry.offset, alignment);
+      fail(kCode, "{}: tensor {}: its offset {} is not a multiple of the alignment {}; convert the file anew",
+           where, name, entry.offset, alignment);
     }
     if (entry.size > room || entry.offset > room - entry.size) {
       fail(kCode,
@@ -211,8 +220,8 @@ void place_tensors(std::vector<TensorEntry>& entries, std::span<const std::byte>
   for (std::size_t i = 1; i < by_offset.size(); ++i) {
     const TensorEntry& before = *by_offset[i - 1].second;
     if (before.offset + before.size > by_offset[i].first) {
-      fail(kCode, "{}: tensors {} and {} overlap: damaged file", where, in_quotes(before.tensor.name),
-           in_quotes(by_offset[i].second->tensor.name));
+      fail(kCode, "{}: tensors {} and {} overlap: damaged file; download it again", where,
+           in_quotes(before.tensor.name), in_quotes(by_offset[i].second->tensor.name));
     }
   }
 }
@@ -222,7 +231,8 @@ std::pair<std::uint64_t, std::uint64_t> read_start(Cursor& cursor, std::string_v
                                                    std::uint32_t& version, const std::string& where) {
   const std::string wrong = wrong_content(file.substr(0, 256), file.size());
   if (!wrong.empty()) fail(kCode, "{}: {}", where, wrong);
-  if (cursor.take(4, "the magic number") != "GGUF") fail(kCode, "{}: not a GGUF file", where);
+  if (cursor.take(4, "the magic number") != "GGUF")
+    fail(kCode, "{}: not a GGUF file; give one, or the folder of a model", where);
   version = cursor.number<std::uint32_t>("the version");
   if ((version & 0xFFFFu) == 0)
     fail(kCode, "{}: a big-endian GGUF file; only little-endian ones are read", where);
@@ -260,7 +270,7 @@ Gguf::Gguf(const std::filesystem::path& path) : path_(path) {
     std::string key(cursor.text("a metadata key"));
     const GgufValue value = read_value(cursor, "metadata key " + in_quotes(key), where);
     if (!values_.emplace(key, value).second)
-      fail(kCode, "{}: metadata key {} appears twice", where, in_quotes(key));
+      fail(kCode, "{}: metadata key {} appears twice; convert the file anew", where, in_quotes(key));
     keys_.push_back(std::move(key));
   }
   if (find_i64("split.count").value_or(1) > 1) {
@@ -273,7 +283,7 @@ Gguf::Gguf(const std::filesystem::path& path) : path_(path) {
   for (TensorEntry& entry : entries) tensors_.push_back(std::move(entry.tensor));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!lookup_.emplace(tensors_[i].name, i).second) {
-      fail(kCode, "{}: tensor {} appears twice", where, in_quotes(tensors_[i].name));
+      fail(kCode, "{}: tensor {} appears twice; convert the file anew", where, in_quotes(tensors_[i].name));
     }
   }
 }

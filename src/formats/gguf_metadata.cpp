@@ -60,7 +60,8 @@ const GgufValue* Gguf::find_value(std::string_view key) const {
 
 const GgufValue& Gguf::value(std::string_view key) const {
   const GgufValue* found = find_value(key);
-  if (found == nullptr) fail(kCode, "{}: the metadata key {} is missing", path_.string(), in_quotes(key));
+  if (found == nullptr)
+    fail(kCode, "{}: the metadata key {} is missing; convert the file anew", path_.string(), in_quotes(key));
   return *found;
 }
 
@@ -84,8 +85,9 @@ std::int64_t Gguf::get_i64(std::string_view key) const {
 std::uint32_t Gguf::get_u32(std::string_view key) const {
   const std::int64_t number = get_i64(key);
   if (number < 0 || number > std::numeric_limits<std::uint32_t>::max()) {
-    fail(kCode, "{}: the metadata key {} is {}, outside of what 32 bits without sign hold", path_.string(),
-         in_quotes(key), number);
+    fail(kCode,
+         "{}: the metadata key {} is {}, outside of what 32 bits without sign hold; convert the file anew",
+         path_.string(), in_quotes(key), number);
   }
   return static_cast<std::uint32_t>(number);
 }

@@ -66,7 +66,8 @@ Json parse(std::string_view text, const std::string& where, ExitCode code,
   Json value;
   if (const auto fault = try_parse(text, value, callback)) {
     const TextPosition at = position_of(text, fault->offset);
-    fail(code, "{}:{}:{}: {}", where, at.line, at.column, fault->reason);
+    fail(code, "{}:{}:{}: {}; correct it there, or get the file again", where, at.line, at.column,
+         fault->reason);
   }
   return value;
 }
@@ -95,7 +96,7 @@ nlohmann::json parse_unique_json(std::string_view text, const std::string& where
     if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second)
-        fail(code, "{}: the key {} appears twice in one object", where, in_quotes(key));
+        fail(code, "{}: the key {} appears twice in one object; remove one of them", where, in_quotes(key));
     }
     return true;
   };

@@ -129,7 +129,7 @@ JsonStream::JsonStream(const std::filesystem::path& path) : path_(path) {
   if (text_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
   skip_space();
   if (position_ == text_.size())
-    fail(ExitCode::data, "{}: the file holds no records, only blanks", path.string());
+    fail(ExitCode::data, "{}: the file holds no records, only blanks; choose another file", path.string());
   const char first = text_[position_];
   if (first == '[') {
     layout_ = Layout::array;
@@ -143,7 +143,7 @@ JsonStream::JsonStream(const std::filesystem::path& path) : path_(path) {
               "line (JSONL)");
     }
   } else {
-    fail_at(position_, "neither a JSON array nor JSONL: a record starts with '{'");
+    fail_at(position_, "neither a JSON array nor JSONL: a record should start with '{'");
   }
 }
 
@@ -262,7 +262,7 @@ bool JsonStream::find_element(JsonRecord& record) {
   if (end == std::string_view::npos) {
     fail_at(position_,
             "the file ends inside the record that starts here: it is truncated, or a quote or bracket is "
-            "missing");
+            "missing: correct it there");
   }
   record = {};
   record.line = line_;

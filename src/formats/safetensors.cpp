@@ -38,7 +38,7 @@ std::uint64_t checked_header_length(std::string_view file, const std::string& wh
   if (length > kLongestHeader) {
     fail(kCode,
          "{}: its header would be {} bytes, above the format's limit of {}: not a safetensors file, or "
-         "damaged",
+         "damaged; download it again",
          where, length, kLongestHeader);
   }
   if (length > file.size() - kLengthField) {
@@ -46,17 +46,21 @@ std::uint64_t checked_header_length(std::string_view file, const std::string& wh
          where, length, file.size() - kLengthField);
   }
   if (length == 0 || file[kLengthField] != '{') {
-    fail(kCode, "{}: its header does not start with '{{': not a safetensors file, or damaged", where);
+    fail(kCode,
+         "{}: its header does not start with '{{': not a safetensors file, or damaged; download it again",
+         where);
   }
   return length;
 }
 
 std::map<std::string, std::string> read_metadata(const nlohmann::json& value, const std::string& where) {
-  if (!value.is_object()) fail(kCode, "{}: {} is not a map of strings", where, kMetadata);
+  if (!value.is_object())
+    fail(kCode, "{}: {} is not a map of strings; download the file again", where, kMetadata);
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(kCode, "{}: {}: the value of {} is not a string", where, kMetadata, in_quotes(key));
+      fail(kCode, "{}: {}: the value of {} is not a string; download the file again", where, kMetadata,
+           in_quotes(key));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -84,7 +88,7 @@ std::optional<std::vector<std::int64_t>> whole_numbers(const nlohmann::json& val
 TensorView read_entry(const std::string& name, const nlohmann::json& entry,
                       std::span<const std::byte> payload, const std::string& where) {
   const auto refuse = [&](const std::string& what) {
-    fail(kCode, "{}: tensor {}: {}", where, in_quotes(name), what);
+    fail(kCode, "{}: tensor {}: {}; download the file again", where, in_quotes(name), what);
   };
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets")) {
@@ -116,9 +120,8 @@ TensorView read_entry(const std::string& name, const nlohmann::json& entry,
                        format_shape(tensor.shape), to_string(tensor.type), *size));
   }
   if (end > payload.size()) {
-    refuse(fmt::format(
-        "truncated file: the tensor ends at byte {} of the payload, which has {}; download it again", end,
-        payload.size()));
+    refuse(fmt::format("truncated file: the tensor ends at byte {} of the payload, which has {}", end,
+                       payload.size()));
   }
   tensor.bytes = payload.subspan(begin, end - begin);
   return tensor;
@@ -134,15 +137,15 @@ void check_tiling(std::vector<TensorView>& tensors, std::span<const std::byte> p
   for (const TensorView& tensor : tensors) {
     const auto begin = static_cast<std::size_t>(tensor.bytes.data() - payload.data());
     if (begin != covered) {
-      fail(kCode, "{}: tensor {} starts at byte {} of the payload, {} {}: damaged file", where,
-           in_quotes(tensor.name), begin,
+      fail(kCode, "{}: tensor {} starts at byte {} of the payload, {} {}: damaged file; download it again",
+           where, in_quotes(tensor.name), begin,
            begin > covered ? "leaving a hole after byte" : "overlapping what ends at byte", covered);
     }
     covered += tensor.bytes.size();
   }
   if (covered != payload.size()) {
-    fail(kCode, "{}: {} bytes follow the last tensor, which no tensor owns: damaged file", where,
-         payload.size() - covered);
+    fail(kCode, "{}: {} bytes follow the last tensor, which no tensor owns: damaged file; download it again",
+         where, payload.size() - covered);
   }
 }
 
@@ -155,12 +158,13 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   if (!wrong.empty()) fail(kCode, "{}: {}", where, wrong);
   const nlohmann::json index = parse_unique_json(file.text(), where, kCode);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
-    fail(kCode, "{}: it has no weight_map of tensor names to files", where);
+    fail(kCode, "{}: it has no weight_map of tensor names to files; download it again", where);
   }
   std::map<std::string, std::string> weight_map;
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string())
-      fail(kCode, "{}: the shard of tensor {} is not a file name", where, in_quotes(name));
+      fail(kCode, "{}: the shard of tensor {} is not a file name; download the index again", where,
+           in_quotes(name));
     const auto& shard_file = shard.get_ref<const std::string&>();
     // Shards lie beside the index: a path would let an index read files from elsewhere.
     if (shard_file.empty() || shard_file == "." || shard_file == ".." ||
@@ -176,7 +180,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
     }
     weight_map[name] = shard_file;
   }
-  if (weight_map.empty()) fail(kCode, "{}: its weight_map names no tensor", where);
+  if (weight_map.empty()) fail(kCode, "{}: its weight_map names no tensor; download it again", where);
   return weight_map;
 }
 
@@ -241,8 +245,9 @@ void Safetensors::build_lookup() {
       const auto shard_of = [&](std::size_t t) {
         return shards_[static_cast<std::size_t>(tensors_[t].shard)].file;
       };
-      fail(kCode, "{}: tensor {} is in two shards, {} and {}", path_.string(), in_quotes(tensors_[i].name),
-           in_quotes(shard_of(other->second)), in_quotes(shard_of(i)));
+      fail(kCode, "{}: tensor {} is in two shards, {} and {}; remove the one that is not the model's",
+           path_.string(), in_quotes(tensors_[i].name), in_quotes(shard_of(other->second)),
+           in_quotes(shard_of(i)));
     }
   }
 }
@@ -266,10 +271,10 @@ Safetensors Safetensors::open_folder(const std::filesystem::path& folder) {
   if (is_missing(index_path)) {
     if (is_missing(folder / kSafetensorsFile)) {
       const auto others = other_weight_files(folder, {});
-      fail(kCode, "{}: neither {} nor {} is in the folder{}", folder.string(), kSafetensorsFile,
-           kSafetensorsIndex,
+      fail(kCode, "{}: neither {} nor {} is in the folder; download one of them{}", folder.string(),
+           kSafetensorsFile, kSafetensorsIndex,
            others.empty() ? std::string()
-                          : fmt::format("; {} would have to be converted first", in_quotes(others[0])));
+                          : fmt::format(" ({} would have to be converted first)", in_quotes(others[0])));
     }
     Safetensors result = open_file(folder / kSafetensorsFile);
     result.path_ = folder;
@@ -296,14 +301,16 @@ Safetensors Safetensors::open_folder(const std::filesystem::path& folder) {
     const TensorView* tensor = result.find(name);
     if (tensor == nullptr || result.shards_[static_cast<std::size_t>(tensor->shard)].file != file) {
       fail(kCode,
-           "{}: it puts tensor {} into {}, whose header does not have it: index and shards do not match",
+           "{}: it puts tensor {} into {}, whose header does not have it: index and shards do not match; "
+           "download them again",
            where, in_quotes(name), in_quotes(file));
     }
   }
   for (const TensorView& tensor : result.tensors_) {
     if (!weight_map.contains(tensor.name)) {
-      fail(kCode, "{}: tensor {} of {} is not in it: index and shards do not match", where,
-           in_quotes(tensor.name), in_quotes(result.shards_[static_cast<std::size_t>(tensor.shard)].file));
+      fail(kCode, "{}: tensor {} of {} is not in it: index and shards do not match; download them again",
+           where, in_quotes(tensor.name),
+           in_quotes(result.shards_[static_cast<std::size_t>(tensor.shard)].file));
     }
   }
   notice_strays(folder, files);

@@ -160,13 +160,13 @@ const char* describe(YamlNode::Kind kind) {
 YamlNode parse_yaml(std::string_view text, const std::string& where, ExitCode code) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (text.size() > kLargest)
-    fail(code, "{}: {} bytes are too many for a YAML configuration", where, text.size());
+    fail(code, "{}: {} bytes are too many for a YAML configuration; give a run.yaml", where, text.size());
   const auto refuse_at = [&](std::size_t offset, const char* what) {
     const TextPosition at = position_of(text, offset);
     fail(code, "{}:{}:{}: {}", where, at.line, at.column, what);
   };
   if (const std::size_t bad = first_invalid_utf8(text); bad != std::string_view::npos) {
-    refuse_at(bad, "not UTF-8 text here");
+    refuse_at(bad, "not UTF-8 text here; save the file as UTF-8");
   }
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -182,8 +182,9 @@ YamlNode parse_yaml(std::string_view text, const std::string& where, ExitCode co
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    if (error.mark.is_null()) fail(code, "{}: not valid YAML: {}", where, error.msg);
-    fail(code, "{}:{}:{}: not valid YAML: {}", where, error.mark.line + 1, error.mark.column + 1, error.msg);
+    if (error.mark.is_null()) fail(code, "{}: not valid YAML: {}; correct it there", where, error.msg);
+    fail(code, "{}:{}:{}: not valid YAML: {}; correct it there", where, error.mark.line + 1,
+         error.mark.column + 1, error.msg);
   }
   return builder.take_root();
 }

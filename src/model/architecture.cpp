@@ -68,8 +68,8 @@ bool is_language_model(const std::string& name) {
 const ModelFamily& check_kind(const ConfigReader& config, Purpose purpose) {
   const auto type = config.text("model_type");
   if (!type) {
-    fail(ExitCode::model_file,
-         "{}: the key model_type is missing; is this the config.json of a language model?", config.where());
+    fail(ExitCode::model_file, "{}: the key model_type is missing; give the config.json of a language model",
+         config.where());
   }
   const ModelFamily* family = find_family(*type);
   if (family == nullptr && purpose == Purpose::plan) {
@@ -156,8 +156,8 @@ void read_sizes(const ConfigReader& config, const ModelFamily& family, Architect
   a.kv_heads = config.size("num_key_value_heads", kMostHeads).value_or(a.heads);
   if (a.heads % a.kv_heads != 0) {
     fail(ExitCode::model_file,
-         "{}: num_attention_heads is {}, which num_key_value_heads, {}, does not divide", config.where(),
-         a.heads, a.kv_heads);
+         "{}: num_attention_heads is {}, which num_key_value_heads, {}, does not divide; get the file again",
+         config.where(), a.heads, a.kv_heads);
   }
   if (const auto head_dim = config.size("head_dim", kWidestHead)) {
     a.head_dim = *head_dim;
@@ -166,7 +166,8 @@ void read_sizes(const ConfigReader& config, const ModelFamily& family, Architect
   } else {
     if (a.hidden % a.heads != 0) {
       fail(ExitCode::model_file,
-           "{}: hidden_size is {}, which num_attention_heads, {}, does not divide, and there is no head_dim",
+           "{}: hidden_size is {}, which num_attention_heads, {}, does not divide, and there is no head_dim; "
+           "add it",
            config.where(), a.hidden, a.heads);
     }
     a.head_dim = a.hidden / a.heads;

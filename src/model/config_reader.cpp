@@ -21,7 +21,8 @@ ConfigReader::ConfigReader(const nlohmann::json& document, std::string where, st
     : document_(document), where_(std::move(where)), prefix_(std::move(prefix)) {
   if (document_.is_object()) return;
   if (prefix_.empty())
-    fail(ExitCode::model_file, "{}: {} where an object of settings was expected", where_, shown(document_));
+    fail(ExitCode::model_file, "{}: {} where an object of settings was expected; get the file again", where_,
+         shown(document_));
   fail(ExitCode::model_file, "{}: {} is {}; it must be an object", where_,
        prefix_.substr(0, prefix_.size() - 1), shown(document_));
 }

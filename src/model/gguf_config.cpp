@@ -35,8 +35,9 @@ std::int64_t head_dimension(const Gguf& file, std::int64_t hidden, std::int64_t 
   }
   if (key) return *key;
   if (heads < 1 || hidden % heads != 0) {
-    fail(ExitCode::model_file, "{}: {} is {}, which {}, {}, does not divide", file.path().string(),
-         gguf_key(file, "embedding_length"), hidden, gguf_key(file, "attention.head_count"), heads);
+    fail(ExitCode::model_file, "{}: {} is {}, which {}, {}, does not divide; convert the file anew",
+         file.path().string(), gguf_key(file, "embedding_length"), hidden,
+         gguf_key(file, "attention.head_count"), heads);
   }
   return hidden / heads;
 }
@@ -118,8 +119,8 @@ void refuse_other_kinds(const Gguf& file) {
   }
   const std::string experts = gguf_key(file, "expert_count");
   if (file.find_i64(experts).value_or(0) != 0) {
-    fail(ExitCode::model_file, "{}: {} is {}; models with experts cannot be imported", where, experts,
-         file.get_i64(experts));
+    fail(ExitCode::model_file, "{}: {} is {}; models with experts cannot be imported; take one without",
+         where, experts, file.get_i64(experts));
   }
 }
 
@@ -131,8 +132,8 @@ GgufSpecialTokens gguf_special_tokens(const Gguf& file) {
     const std::string key = "tokenizer.ggml." + role + "_token_id";
     const auto value = file.find_i64(key);
     if (value && (*value < 0 || *value >= count)) {
-      fail(ExitCode::model_file, "{}: {} is {}, but there are {} tokens", file.path().string(), key, *value,
-           count);
+      fail(ExitCode::model_file, "{}: {} is {}, but there are {} tokens; convert the file anew",
+           file.path().string(), key, *value, count);
     }
     return value;
   };

@@ -73,11 +73,12 @@ std::map<std::string, Source> find_sources(const Gguf& file, const Architecture&
     for (const ParameterTensor& wanted : group.tensors) {
       const GgufTensor* found = file.find(gguf_name(wanted.name));
       if (found == nullptr) {
-        fail(ExitCode::model_file, "{}: tensor {} is missing; the file is incomplete", where,
-             gguf_name(wanted.name));
+        fail(ExitCode::model_file, "{}: tensor {} is missing; the file is incomplete: download it again",
+             where, gguf_name(wanted.name));
       }
       if (found->shape != wanted.shape) {
-        fail(ExitCode::model_file, "{}: tensor {} has the shape {}, but the file's settings make it {}",
+        fail(ExitCode::model_file,
+             "{}: tensor {} has the shape {}, but the file's settings make it {}; convert the file anew",
              where, found->name, format_shape(found->shape), format_shape(wanted.shape));
       }
       used.insert(found->name);
@@ -89,7 +90,8 @@ std::map<std::string, Source> find_sources(const Gguf& file, const Architecture&
   }
   for (const GgufTensor& tensor : file.tensors()) {
     if (!used.contains(tensor.name)) {
-      fail(ExitCode::model_file, "{}: tensor {} is not part of a {} model; it would be lost", where,
+      fail(ExitCode::model_file,
+           "{}: tensor {} is not part of a {} model and would be lost; import a file without it", where,
            in_quotes(tensor.name), architecture.model_type);
     }
   }
@@ -181,7 +183,9 @@ class FolderInProgress {
     path_ += ".tmp-" + std::to_string(::getpid());
     std::filesystem::remove_all(path_, error);
     std::filesystem::create_directories(path_, error);
-    if (error) fail(ExitCode::disk, "{}: cannot make this folder: {}", path_.string(), error.message());
+    if (error)
+      fail(ExitCode::disk, "{}: cannot make this folder: {}; choose another one", path_.string(),
+           error.message());
   }
   ~FolderInProgress() {
     std::error_code ignored;
@@ -197,7 +201,8 @@ class FolderInProgress {
     std::error_code error;
     std::filesystem::rename(path_, place_, error);  // replaces an empty folder
     if (error)
-      fail(ExitCode::disk, "{}: cannot move the finished folder there: {}", place_.string(), error.message());
+      fail(ExitCode::disk, "{}: cannot move the finished folder there: {}; choose another one",
+           place_.string(), error.message());
     sync_directory(std::filesystem::absolute(place_).parent_path());
   }
 

@@ -47,16 +47,19 @@ Vocabulary read_vocabulary(const Gguf& file) {
   if (file.has("tokenizer.ggml.token_type")) vocabulary.kinds = file.get_ints("tokenizer.ggml.token_type");
   const std::string where = file.path().string();
   if (vocabulary.kinds.size() != count) {
-    fail(ExitCode::model_file, "{}: tokenizer.ggml.token_type has {} entries for {} tokens", where,
+    fail(ExitCode::model_file,
+         "{}: tokenizer.ggml.token_type has {} entries for {} tokens; convert the file anew", where,
          vocabulary.kinds.size(), count);
   }
   std::unordered_set<std::string_view> seen;
   for (std::size_t id = 0; id < count; ++id) {
     if (first_invalid_utf8(vocabulary.tokens[id]) != std::string_view::npos) {
-      fail(ExitCode::model_file, "{}: token {} of tokenizer.ggml.tokens is not UTF-8 text", where, id);
+      fail(ExitCode::model_file,
+           "{}: token {} of tokenizer.ggml.tokens is not UTF-8 text; convert the file anew", where, id);
     }
     if (!seen.insert(vocabulary.tokens[id]).second) {
-      fail(ExitCode::model_file, "{}: token {} of tokenizer.ggml.tokens, {}, is there twice", where, id,
+      fail(ExitCode::model_file,
+           "{}: token {} of tokenizer.ggml.tokens, {}, is there twice; convert the file anew", where, id,
            in_quotes(vocabulary.tokens[id]));
     }
   }
@@ -141,7 +144,8 @@ Json merges(const Gguf& file, const Vocabulary& vocabulary) {
     }
     if (!known) {
       fail(ExitCode::model_file,
-           "{}: merge {} of tokenizer.ggml.merges, {}, does not join two tokens to a third",
+           "{}: merge {} of tokenizer.ggml.merges, {}, does not join two tokens to a third; convert the file "
+           "anew",
            file.path().string(), index, in_quotes(merge));
     }
     result.push_back(merge);
@@ -288,7 +292,8 @@ void write_gguf_tokenizer(const Gguf& file, const std::filesystem::path& folder)
   Json settings = map;
   if (const auto text = file.find_string("tokenizer.chat_template")) {
     if (first_invalid_utf8(*text) != std::string::npos) {
-      fail(ExitCode::model_file, "{}: tokenizer.chat_template is not UTF-8 text", where);
+      fail(ExitCode::model_file, "{}: tokenizer.chat_template is not UTF-8 text; convert the file anew",
+           where);
     }
     settings["chat_template"] = *text;
   }

@@ -116,7 +116,7 @@ void prepare_folder(const std::filesystem::path& from, const std::filesystem::pa
   std::error_code error;
   std::filesystem::create_directories(to, error);
   if (error || !std::filesystem::is_directory(to)) {
-    fail(ExitCode::disk, "{}: cannot make this folder: {}", to.string(),
+    fail(ExitCode::disk, "{}: cannot make this folder: {}; choose another one", to.string(),
          error ? error.message() : "a file of that name is there");
   }
   refuse_own_folder(from, to);

@@ -75,7 +75,8 @@ std::vector<bool> linear_layers(const ConfigReader& config, const ModelFamily& f
                         ? family.linear_attention && (static_cast<std::int64_t>(layer) + 1) % interval != 0
                         : types[layer] == "linear_attention";
     if (linear[layer] && !family.linear_attention)
-      fail(ExitCode::model_file, "{}: {} names \"linear_attention\", which models of the type {} do not have",
+      fail(ExitCode::model_file,
+           "{}: {} names \"linear_attention\", which models of the type {} do not have; get the file again",
            config.where(), config.name("layer_types"), a.model_type);
   }
   return linear;
@@ -88,8 +89,9 @@ LinearAttention read_linear_attention(const ConfigReader& config) {
                                .value_dim = config.required_size("linear_value_head_dim", kWidestHead),
                                .taps = config.required_size("linear_conv_kernel_dim", kMostTaps)};
   if (linear.value_heads % linear.key_heads != 0)
-    fail(ExitCode::model_file, "{}: {} is {}, which linear_num_key_heads, {}, does not divide",
-         config.where(), config.name("linear_num_value_heads"), linear.value_heads, linear.key_heads);
+    fail(ExitCode::model_file,
+         "{}: {} is {}, which linear_num_key_heads, {}, does not divide; get the file again", config.where(),
+         config.name("linear_num_value_heads"), linear.value_heads, linear.key_heads);
   return linear;
 }
 

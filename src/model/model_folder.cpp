@@ -29,7 +29,8 @@ bool is_tied_copy(const Architecture& architecture, const std::string& name) {
 void check_shape(const TensorView& found, const ParameterTensor& wanted, const std::string& where) {
   if (found.shape != wanted.shape) {
     fail(ExitCode::model_file,
-         "{}: tensor {} has the shape {}, but config.json makes it {}; one of them is not of this model",
+         "{}: tensor {} has the shape {}, but config.json makes it {}; one of them is not of this model: get "
+         "both from one place",
          where, wanted.name, format_shape(found.shape), format_shape(wanted.shape));
   }
   if (!is_trainable_type(found.type)) {
@@ -88,8 +89,9 @@ ModelFolder::Impl::Impl(const std::filesystem::path& folder)
     if (places.contains(found.name) || is_rotary_buffer(found.name) || is_tied_copy(architecture, found.name))
       continue;
     fail(ExitCode::model_file,
-         "{}: tensor {} is not part of the model that config.json describes; it would be lost", where,
-         in_quotes(found.name));
+         "{}: tensor {} is not part of the model that config.json describes and would be lost; get both from "
+         "one place",
+         where, in_quotes(found.name));
   }
   check_tied_copy(tensors, architecture, where);
   if (tensors.contains(kHeadName) && architecture.tied_head)

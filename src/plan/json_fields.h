@@ -16,12 +16,13 @@ class JsonFields {
  public:
   JsonFields(const nlohmann::json& object, std::string where, ExitCode code)
       : object_(object), where_(std::move(where)), code_(code) {
-    if (!object_.is_object()) fail(code_, "{}: a JSON object is expected here", where_);
+    if (!object_.is_object()) fail(code_, "{}: a JSON object is expected here; write the file anew", where_);
   }
 
   [[nodiscard]] const nlohmann::json& at(const char* key) const {
     const auto found = object_.find(key);
-    if (found == object_.end()) fail(code_, "{}: key '{}' is missing", where_, key);
+    if (found == object_.end())
+      fail(code_, "{}: key '{}' is missing; add it or write the file anew", where_, key);
     return *found;
   }
   [[nodiscard]] std::int64_t integer(const char* key, std::int64_t lowest, std::int64_t highest) const {

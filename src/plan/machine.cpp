@@ -109,7 +109,7 @@ Machine read_machine(const std::filesystem::path& path) {
   Machine machine = machine_from_json(read_unique_json(path, ExitCode::usage), where);
   const auto require = [&](double rate, const char* key, const char* why) {
     if (rate > 0) return;
-    fail(ExitCode::usage, "{}: '{}' is 0; {} needs a rate above 0", where, key, why);
+    fail(ExitCode::usage, "{}: '{}' is 0; {} needs a rate: it must be above 0", where, key, why);
   };
   require(machine.tflops, "tflops", "a modelled step");
   require(machine.device_memory, "device_memory_gbps", "a modelled step");

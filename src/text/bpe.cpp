@@ -28,7 +28,9 @@ std::uint64_t hash_bytes(std::string_view bytes) {
 void BytePairEncoder::finish(const std::string& where) {
   if (!unknown_.empty()) {
     const auto id = vocabulary_->find(unknown_);
-    if (!id) fail(ExitCode::model_file, "{}: the unk_token '{}' is not in the vocabulary", where, unknown_);
+    if (!id)
+      fail(ExitCode::model_file, "{}: the unk_token '{}' is not in the vocabulary; get the file again", where,
+           unknown_);
     unknown_id_ = *id;
   }
   // Most words are one token. Which pieces are is settled here by encoding every token once, so that encoding

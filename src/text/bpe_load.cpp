@@ -21,7 +21,8 @@ BytePairEncoder::BytePairEncoder(const json& model, bool byte_level, Vocabulary&
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* affix = json_field::find(model, key);
     if (affix != nullptr && *affix != "")
-      fail(ExitCode::model_file, "{}: '{}' {} is not supported", where, key, affix->dump());
+      fail(ExitCode::model_file, "{}: '{}' {} is not supported; only BPE without it is", where, key,
+           affix->dump());
   }
   byte_fallback_ = json_field::boolean(model, "byte_fallback", false, where);
   const json* dropout = json_field::find(model, "dropout");
@@ -97,7 +98,8 @@ std::vector<std::int32_t> BytePairEncoder::read_merges(const json& model, const 
       if (pair.starts_with("#version")) continue;  // the first line of a merges.txt, kept by old converters
       const std::size_t space = pair.find(' ');
       if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos)
-        fail(ExitCode::model_file, "{}: merge {} is '{}', which is not two tokens", where, rank, pair);
+        fail(ExitCode::model_file, "{}: merge {} is '{}', which is not two tokens; get the file again", where,
+             rank, pair);
       left = pair.substr(0, space);
       right = pair.substr(space + 1);
     } else {
@@ -106,7 +108,8 @@ std::vector<std::int32_t> BytePairEncoder::read_merges(const json& model, const 
     const auto left_id = vocabulary_->find(left), right_id = vocabulary_->find(right);
     const auto id = vocabulary_->find(left + right);
     if (!left_id || !right_id || !id) {
-      fail(ExitCode::model_file, "{}: merge {} needs the token '{}', which the vocabulary lacks", where, rank,
+      fail(ExitCode::model_file,
+           "{}: merge {} needs the token '{}', which the vocabulary lacks; get the file again", where, rank,
            !left_id ? left : (!right_id ? right : left + right));
     }
     merges_.insert(*left_id, *right_id, {.rank = rank, .id = *id});

@@ -21,11 +21,14 @@ nlohmann::json read_if_there(const std::filesystem::path& path) {
 }
 
 // The text of the template in a tokenizer_config.json, or null.
-const std::string* template_of(const nlohmann::json& config) {
+const std::string* template_of(const nlohmann::json& config, const std::filesystem::path& where) {
   const nlohmann::json* value = json_field::find(config, "chat_template");
   if (value == nullptr) return nullptr;
   if (value->is_string()) return value->get_ptr<const std::string*>();
-  if (!value->is_array()) return nullptr;
+  if (value->is_null()) return nullptr;
+  if (!value->is_array())
+    fail(ExitCode::model_file,
+         "{}: chat_template should be a text or a list of templates; correct or remove it", where.string());
   for (const nlohmann::json& entry : *value) {  // several, by name
     const nlohmann::json* name = json_field::find(entry, "name");
     const nlohmann::json* text = json_field::find(entry, "template");
@@ -91,7 +94,7 @@ std::optional<FolderTemplate> FolderTemplate::find(const std::filesystem::path& 
     require_file(folder / kFile, ExitCode::model_file);
     own_file = read_file(folder / kFile);
   }
-  const std::string* source = own_file ? &*own_file : template_of(config);
+  const std::string* source = own_file ? &*own_file : template_of(config, folder / kConfig);
   if (source == nullptr) return std::nullopt;
   std::vector<std::pair<std::string, std::string>> tokens;
   add_special_tokens(config, tokens);

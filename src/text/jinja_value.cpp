@@ -51,7 +51,9 @@ void require_depth(int depth) {
 void Budget::spend(std::size_t units) {
   if (units > static_cast<std::size_t>(left_)) {
     left_ = 0;
-    throw Fault("the template takes too many steps or makes too much text", Fault::Kind::template_text);
+    throw Fault(
+        "the template takes too many steps or makes too much text; name another with the key `template`",
+        Fault::Kind::template_text);
   }
   left_ -= static_cast<std::int64_t>(units);
 }

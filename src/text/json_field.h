@@ -12,7 +12,8 @@ inline const nlohmann::json& need(const nlohmann::json& object, const char* key,
   if (!object.is_object())
     fail(ExitCode::model_file, "{}: should be an object with the key '{}'", where, key);
   const auto found = object.find(key);
-  if (found == object.end()) fail(ExitCode::model_file, "{}: the key '{}' is missing", where, key);
+  if (found == object.end())
+    fail(ExitCode::model_file, "{}: the key '{}' is missing; add it, or get the file again", where, key);
   return *found;
 }
 

@@ -16,7 +16,7 @@ std::int32_t known_id(const json& id, const Vocabulary& vocabulary, const std::s
       id.is_number_integer() && (!id.is_number_unsigned() || id.get<std::uint64_t>() < INT32_MAX);
   const std::int64_t value = whole ? id.get<std::int64_t>() : -1;
   if (value < 0 || value >= INT32_MAX || vocabulary.spelling(static_cast<std::int32_t>(value)) == nullptr)
-    fail(ExitCode::model_file, "{}: {} is not the id of a token", where, id.dump());
+    fail(ExitCode::model_file, "{}: {} is not the id of a token; get the file again", where, id.dump());
   return static_cast<std::int32_t>(value);
 }
 
@@ -28,7 +28,8 @@ void read_template(const json& processor, const Vocabulary& vocabulary, TextFram
   for (const json& part : parts) {
     if (json_field::find(part, "Sequence") != nullptr) {
       if (text_seen)
-        fail(ExitCode::model_file, "{}: 'single' names the text twice, which is not supported", where);
+        fail(ExitCode::model_file,
+             "{}: 'single' names the text twice, which is not supported; it should name it once", where);
       text_seen = true;
       continue;
     }
@@ -39,7 +40,8 @@ void read_template(const json& processor, const Vocabulary& vocabulary, TextFram
     for (const json& id : ids)
       (text_seen ? frame.after : frame.before).push_back(known_id(id, vocabulary, where));
   }
-  if (!text_seen) fail(ExitCode::model_file, "{}: 'single' leaves the text out", where);
+  if (!text_seen)
+    fail(ExitCode::model_file, "{}: 'single' leaves the text out; it should name it once", where);
 }
 
 void add_processor(const json& processor, const Vocabulary& vocabulary, TextFrame& frame,

@@ -26,7 +26,10 @@ SplitBehavior parse_behavior(const std::string& name, const std::string& where) 
        {"Contiguous", SplitBehavior::contiguous}}};
   for (const auto& [known, behavior] : kNames)
     if (name == known) return behavior;
-  fail(ExitCode::model_file, "{}: the Split behaviour '{}' is not known", where, name);
+  fail(ExitCode::model_file,
+       "{}: the Split behaviour '{}' is not known; Removed, Isolated, MergedWithPrevious, MergedWithNext and "
+       "Contiguous are",
+       where, name);
 }
 
 Regex parse_pattern(const json& pattern, const std::string& where) {
@@ -34,7 +37,7 @@ Regex parse_pattern(const json& pattern, const std::string& where) {
     return {regex->get_ref<const std::string&>(), where};
   if (const json* literal = json_field::find(pattern, "String"); literal != nullptr && literal->is_string()) {
     if (literal->get_ref<const std::string&>().empty())
-      fail(ExitCode::model_file, "{}: the pattern of a Split is an empty string", where);
+      fail(ExitCode::model_file, "{}: the pattern of a Split is an empty string; get the file again", where);
     return Regex::literal(literal->get_ref<const std::string&>(), where);
   }
   fail(ExitCode::model_file, "{}: the pattern of a Split should have the key 'Regex' or 'String'", where);
@@ -174,7 +177,8 @@ void PreTokenizer::add(const json& document, const std::string& where) {
     return;
   }
   if (byte_level_)
-    fail(ExitCode::model_file, "{}: the step '{}' after ByteLevel is not supported", where, type);
+    fail(ExitCode::model_file,
+         "{}: the step '{}' after ByteLevel is not supported; ByteLevel must be the last", where, type);
   if (type == "Split") {
     stages_.emplace_back(Split{
         .regex = parse_pattern(json_field::need(document, "pattern", where), where),

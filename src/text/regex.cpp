@@ -54,14 +54,15 @@ Regex::Regex(std::string_view pattern, unsigned options, const std::string& wher
   pcre2_set_max_pattern_length(context.get(), kMaxPatternLength);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   if (const std::size_t bad = find_invalid_utf8(pattern); bad != pattern.size())
-    fail(ExitCode::model_file, "{}: the regular expression is not UTF-8 at byte {}", where, bad);
+    fail(ExitCode::model_file, "{}: the regular expression is not UTF-8 at byte {}; get the file again",
+         where, bad);
   int error = 0;
   PCRE2_SIZE offset = 0;
   CodeOwner compiled(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
                                    &error, &offset, context.get()));
   if (compiled == nullptr) {
-    fail(ExitCode::model_file, "{}: the regular expression is not valid at byte {}: {}", where, offset,
-         pcre2_message(error));
+    fail(ExitCode::model_file, "{}: the regular expression is not valid at byte {}: {}; get the file again",
+         where, offset, pcre2_message(error));
   }
   const bool jit = pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE) == 0;
   code_ = std::make_shared<const Code>(Code{.compiled = std::move(compiled), .jit = jit, .where = where});
@@ -111,7 +112,8 @@ void Regex::split(std::string_view subject, std::vector<Part>& parts) const {
   for (std::size_t start = 0; start <= subject.size() && match_at(start);) {
     const std::size_t begin = range[0], end = range[1];
     if (begin > end || begin < covered)
-      fail(ExitCode::model_file, "{}: the regular expression matches backwards", code_->where);
+      fail(ExitCode::model_file, "{}: the regular expression matches backwards; get the file again",
+           code_->where);
     if (begin == end && any && covered == end) {
       start = end < subject.size() ? end + decode_utf8(subject, end).size : end + 1;
       continue;

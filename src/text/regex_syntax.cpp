@@ -41,7 +41,9 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    fail(ExitCode::model_file, "{}: the regular expression uses {} at byte {}, which is not supported",
+    fail(ExitCode::model_file,
+         "{}: the regular expression uses {} at byte {}, which is not supported; choose a model with another "
+         "tokenizer",
          where_, what, at_);
   }
   [[nodiscard]] bool next_is(std::string_view text) const { return in_.substr(at_).starts_with(text); }

@@ -80,7 +80,8 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
   if (is_missing(file)) {
-    fail(ExitCode::model_file, "{}: not found; the model folder needs a tokenizer.json (Hugging Face format)",
+    fail(ExitCode::model_file,
+         "{}: not found; the model folder needs a tokenizer.json (Hugging Face format); add it",
          file.string());
   }
   const json document = read_json(file, ExitCode::model_file);

@@ -12,13 +12,13 @@ constexpr std::int64_t kMaxId = 10'000'000;
 
 void Vocabulary::add(std::string spelling, std::int64_t id, const std::string& where) {
   if (id < 0 || id > kMaxId)
-    fail(ExitCode::model_file, "{}: the token '{}' has the id {}, which is not plausible", where, spelling,
-         id);
+    fail(ExitCode::model_file, "{}: the token '{}' has the id {}, which is not plausible; get the file again",
+         where, spelling, id);
   if (id >= std::ssize(tokens_)) tokens_.resize(static_cast<std::size_t>(id) + 1);
   Token& token = tokens_[static_cast<std::size_t>(id)];
   if (token.spelling != nullptr) {
-    fail(ExitCode::model_file, "{}: the tokens '{}' and '{}' have the same id {}", where, *token.spelling,
-         spelling, id);
+    fail(ExitCode::model_file, "{}: the tokens '{}' and '{}' have the same id {}; get the file again", where,
+         *token.spelling, spelling, id);
   }
   const auto [entry, is_new] = ids_.try_emplace(std::move(spelling), static_cast<std::int32_t>(id));
   if (!is_new) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "formats/json.h"
@@ -41,7 +42,9 @@ void flush(const fs::path& path) {
   const bool done = descriptor >= 0 && fsync(descriptor) == 0;
   const int error = errno;
   if (descriptor >= 0) close(descriptor);
-  if (!done) fail(ExitCode::disk, "{}: cannot flush it: {}", path.string(), std::strerror(error));
+  if (!done)
+    fail(ExitCode::disk, "{}: cannot flush it: {}{}", path.string(), std::strerror(error),
+         disk_advice(error));
 }
 
 // Of everything else in the manifest.
@@ -66,10 +69,13 @@ CheckpointManifest read_manifest(const fs::path& folder) {
   const fs::path path = folder / kManifest;
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    fail(ExitCode::model_file, "{}: no {}: not a complete checkpoint", folder.string(), kManifest);
+    fail(ExitCode::model_file, "{}: no {}: not a complete checkpoint; give another checkpoint-<step> folder",
+         folder.string(), kManifest);
   }
   if (const std::uintmax_t size = fs::file_size(path, error); error || size > (std::uintmax_t{16} << 20)) {
-    fail(ExitCode::model_file, "{}: unreadable, or larger than any manifest of this program", path.string());
+    fail(ExitCode::model_file,
+         "{}: unreadable, or larger than any manifest of this program; give another checkpoint",
+         path.string());
   }
   const nlohmann::ordered_json json =
       parse_ordered_json(read_file(path), path.string(), ExitCode::model_file);
@@ -98,13 +104,16 @@ CheckpointManifest read_manifest(const fs::path& folder) {
     }
     damaged = json.at("xxh3").get<std::string>() != own_checksum(json);
   } catch (const nlohmann::json::exception&) {
-    fail(ExitCode::model_file, "{}: not a checkpoint manifest: a value is missing or of another kind",
+    fail(ExitCode::model_file,
+         "{}: not a checkpoint manifest: a value is missing or of another kind; give another checkpoint",
          path.string());
   } catch (const std::invalid_argument& fault) {
-    fail(ExitCode::model_file, "{}: not a checkpoint manifest: {}", path.string(), fault.what());
+    fail(ExitCode::model_file, "{}: not a checkpoint manifest: {}; give another checkpoint", path.string(),
+         fault.what());
   }
   if (damaged)
-    fail(ExitCode::model_file, "{}: {} is damaged: its checksum is not the one it holds", folder.string(),
+    fail(ExitCode::model_file,
+         "{}: {} is damaged: its checksum is not the one it holds; give another checkpoint", folder.string(),
          kManifest);
   return manifest;
 }
@@ -113,10 +122,11 @@ void check_sizes(const fs::path& folder, const CheckpointManifest& manifest) {
   for (const CheckpointManifest::File& file : manifest.files) {
     std::error_code error;
     const std::uintmax_t size = fs::file_size(folder / file.name, error);
-    if (error) fail(ExitCode::model_file, "{}: {} is missing", folder.string(), file.name);
+    if (error)
+      fail(ExitCode::model_file, "{}: {} is missing; give another checkpoint", folder.string(), file.name);
     if (size != static_cast<std::uintmax_t>(file.bytes)) {
-      fail(ExitCode::model_file, "{}: {} has {} bytes instead of {}", folder.string(), file.name, size,
-           file.bytes);
+      fail(ExitCode::model_file, "{}: {} has {} bytes instead of {}; give another checkpoint",
+           folder.string(), file.name, size, file.bytes);
     }
   }
 }
@@ -131,7 +141,9 @@ CheckpointWriter::CheckpointWriter(const OutputLock& lock, std::int64_t step)
   if (is_own_leftover(temporary_)) remove_own_folder(temporary_, error);
   if (!error && !fs::create_directory(temporary_, error) && !error)
     error = std::make_error_code(std::errc::file_exists);
-  if (error) fail(ExitCode::disk, "{}: cannot create it: {}", temporary_.string(), error.message());
+  if (error)
+    fail(ExitCode::disk, "{}: cannot create it: {}{}", temporary_.string(), error.message(),
+         disk_advice(error.value()));
   mark_unfinished(temporary_);
 }
 
@@ -220,7 +232,8 @@ Checkpoint::Checkpoint(fs::path path) : path_(std::move(path)) {
   for (const CheckpointManifest::File& file : manifest.files) {
     const MappedFile mapped(path_ / file.name);
     if (checksum(mapped.bytes()) != file.checksum) {
-      fail(ExitCode::model_file, "{}: {} is damaged: its checksum is not the one in {}", path_.string(),
+      fail(ExitCode::model_file,
+           "{}: {} is damaged: its checksum is not the one in {}; give another checkpoint", path_.string(),
            file.name, kManifest);
     }
     files_[file.name] = file.bytes;

@@ -14,6 +14,7 @@
 #include <limits>
 #include <system_error>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "training/checkpoint.h"
@@ -71,8 +72,8 @@ void put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
       errno = reason;
     }
   }
-  fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.filename().string(),
-       std::strerror(errno));
+  fail(ExitCode::disk, "{}: cannot rename it to {}: {}{}", from.string(), to.filename().string(),
+       std::strerror(errno), disk_advice(errno));
 }
 
 std::vector<std::string> restore_previous_checkpoints(const OutputLock& lock) {
@@ -113,14 +114,18 @@ void remove_folder(const fs::path& path) {
 OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) fail(ExitCode::disk, "output_dir {}: cannot create it: {}", folder_.string(), error.message());
+  if (error)
+    fail(ExitCode::disk, "output_dir {}: cannot create it: {}{}", folder_.string(), error.message(),
+         disk_advice(error.value()));
   const fs::path path = folder_ / kLockName;
   // Neither through a link into another file nor into a pipe.
   descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (descriptor_ < 0 && errno == ELOOP)
     fail(ExitCode::usage, "{}: a symbolic link, where a file of this program belongs; remove it",
          path.string());
-  if (descriptor_ < 0) fail(ExitCode::disk, "{}: cannot create it: {}", path.string(), std::strerror(errno));
+  if (descriptor_ < 0)
+    fail(ExitCode::disk, "{}: cannot create it: {}{}", path.string(), std::strerror(errno),
+         disk_advice(errno));
   struct stat status {};
   if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 1) {
     close(descriptor_);
@@ -132,7 +137,8 @@ OutputLock::OutputLock(const fs::path& output_dir) : folder_(output_dir) {
     const ssize_t size = pread(descriptor_, owner, sizeof(owner) - 1, 0);
     close(descriptor_);
     if (reason != EWOULDBLOCK) {
-      fail(ExitCode::disk, "{}: cannot lock it: {}", path.string(), std::strerror(reason));
+      fail(ExitCode::disk, "{}: cannot lock it: {}{}", path.string(), std::strerror(reason),
+           disk_advice(reason));
     }
     const std::string_view text(owner, size > 0 ? static_cast<std::size_t>(size) : 0);
     fail(ExitCode::usage,
@@ -222,15 +228,16 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& output_dir) {
 
 std::optional<Checkpoint> latest_checkpoint(const fs::path& output_dir) {
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(output_dir);
+  // All of them: one whose manifest cannot be read stands first, whenever it was written.
+  for (const CheckpointInfo& info : checkpoints)
+    if (!info.fault.empty()) log::warning("{}; passed over", info.fault);
   for (auto info = checkpoints.rbegin(); info != checkpoints.rend(); ++info) {
-    if (info->fault.empty()) {
-      try {
-        return Checkpoint(info->path);
-      } catch (const Error& error) {
-        info->fault = error.what();
-      }
+    if (!info->fault.empty()) continue;
+    try {
+      return Checkpoint(info->path);
+    } catch (const Error& error) {
+      log::warning("{}; passed over", error.what());
     }
-    log::warning("{}; passed over", info->fault);
   }
   if (!checkpoints.empty()) {
     fail(ExitCode::model_file,
@@ -257,7 +264,8 @@ void prune_checkpoints(const OutputLock& lock, const fs::path& newest, std::int6
     const Checkpoint verified(newest);
   } catch (const Error& error) {
     fail(ExitCode::disk,
-         "{} (right after it was written: the disk is failing); no older checkpoint was deleted",
+         "{} (right after it was written: the disk is failing); no older checkpoint was deleted: check the "
+         "disk",
          error.what());
   }
   std::vector<CheckpointInfo> checkpoints = list_checkpoints(lock.folder());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "formats/safetensors.h"
@@ -24,7 +25,8 @@ void rename_or_fail(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (error)
-    fail(ExitCode::disk, "{}: cannot rename it to {}: {}", from.string(), to.string(), error.message());
+    fail(ExitCode::disk, "{}: cannot rename it to {}: {}{}", from.string(), to.string(), error.message(),
+         disk_advice(error.value()));
 }
 
 // Whether a folder of that name holds what was set aside, and nothing of a user's.
@@ -109,7 +111,8 @@ void set_earlier_run_aside(const OutputLock& lock) {
   std::error_code error;
   fs::create_directory(lock.folder() / kMoving, error);
   if (error)
-    fail(ExitCode::disk, "{}: cannot create it: {}", (lock.folder() / kMoving).string(), error.message());
+    fail(ExitCode::disk, "{}: cannot create it: {}{}", (lock.folder() / kMoving).string(), error.message(),
+         disk_advice(error.value()));
   sync_directory(lock.folder());
   finish_moving(lock);
 }

@@ -35,7 +35,8 @@ std::vector<ConfigValue> values_of_file(std::string_view text, const std::string
 ConfigValue value_of_override(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   if (equals == 0 || equals == std::string::npos) {
-    fail(ExitCode::usage, "{}: {} is not of the form key=value", kCommandLine, in_quotes(argument));
+    fail(ExitCode::usage, "{}: {} is not of the form key=value; write it so", kCommandLine,
+         in_quotes(argument));
   }
   ConfigValue value{.key = argument.substr(0, equals), .node = {}, .where = kCommandLine};
   const std::string text = argument.substr(equals + 1);
@@ -173,20 +174,20 @@ void check_together(const RunConfig& config, const Places& places, std::vector<s
   }
   if (config.val_size > 1 &&
       config.val_size != static_cast<double>(static_cast<std::int64_t>(config.val_size))) {
-    fail(ExitCode::usage, "{}: {} is neither a share below 1 nor a whole number", place(places, "val_size"),
-         config.val_size);
+    fail(ExitCode::usage, "{}: {} is neither a share below 1 nor a whole number; write one of them",
+         place(places, "val_size"), config.val_size);
   }
   if (config.slots_per_step() > kMaxStepTokens / config.cutoff_len) {
     fail(ExitCode::usage,
          "{}: {} slots of {} tokens (per_device_train_batch_size x gradient_accumulation_steps x cutoff_len) "
          "are "
-         "more than the {} tokens that a step can have",
+         "more than the {} tokens that a step can have; lower one of them",
          place(places, "per_device_train_batch_size"), config.slots_per_step(), config.cutoff_len,
          kMaxStepTokens);
   }
   if (config.micro_batch && *config.micro_batch > config.slots_per_step()) {
-    fail(ExitCode::usage, "{}: {} slots in one layer call, but a step has {}", place(places, "micro_batch"),
-         *config.micro_batch, config.slots_per_step());
+    fail(ExitCode::usage, "{}: {} slots in one layer call, but a step has {}; give no more",
+         place(places, "micro_batch"), *config.micro_batch, config.slots_per_step());
   }
   if (config.max_steps == 0) {
     fail(ExitCode::usage, "{}: 0 steps; use -1 to train for num_train_epochs", place(places, "max_steps"));

@@ -137,7 +137,9 @@ std::optional<std::string> foreign_key_notice(const ConfigValue& value) {
       return fmt::format("{}: {} changes nothing here: {}", value.where, value.key, foreign.sentence);
     }
     const std::string what = value.node.kind == YamlNode::Kind::scalar ? in_quotes(value.node.text) : "this";
-    fail(ExitCode::usage, "{}: {}: {} is not supported: {}", value.where, value.key, what, foreign.sentence);
+    const bool advises = foreign.sentence.find(';') != std::string_view::npos;
+    fail(ExitCode::usage, "{}: {}: {} is not supported: {}{}", value.where, value.key, what, foreign.sentence,
+         advises ? "" : "; remove the key");
   }
   return std::nullopt;
 }

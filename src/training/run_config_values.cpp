@@ -34,7 +34,7 @@ bool read_bool(const ConfigValue& value) {
   const std::string text = lower(scalar(value, "true or false"));
   if (text == "true" || text == "yes" || text == "on") return true;
   if (text == "false" || text == "no" || text == "off") return false;
-  refuse(value, fmt::format("{} is neither true nor false", in_quotes(value.node.text)));
+  refuse(value, fmt::format("{} is neither true nor false; write one of them", in_quotes(value.node.text)));
 }
 
 std::string number_text(double number) {
@@ -63,9 +63,9 @@ Integer read_integer(const ConfigValue& value, const ConfigField& field) {
   Integer number = 0;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
   if (error == std::errc::result_out_of_range)
-    refuse(value, fmt::format("{} is out of range", in_quotes(text)));
+    refuse(value, fmt::format("{} is out of range; it must be a whole number of 64 bits", in_quotes(text)));
   if (error != std::errc() || end != text.data() + text.size()) {
-    refuse(value, fmt::format("{} is not a whole number", in_quotes(text)));
+    refuse(value, fmt::format("{} is not a whole number; write one", in_quotes(text)));
   }
   check_range(value, field, static_cast<double>(number));
   return number;
@@ -77,7 +77,7 @@ double read_number(const ConfigValue& value, const ConfigField& field) {
   double number = 0;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) {
-    refuse(value, fmt::format("{} is not a number", in_quotes(text)));
+    refuse(value, fmt::format("{} is not a number; write one", in_quotes(text)));
   }
   check_range(value, field, number);
   return number;
@@ -99,7 +99,7 @@ std::string read_text(const ConfigValue& value, const ConfigField& field) {
   if (!field.choices.empty()) {
     check_choice(value, field, text);
   } else if (text.find('\0') != std::string::npos) {
-    refuse(value, "a text with a zero byte");
+    refuse(value, "a text with a zero byte; remove it");
   }
   return text;
 }
@@ -127,7 +127,7 @@ std::vector<std::string> read_list(const ConfigValue& value, const ConfigField& 
     }
   }
   for (const std::string& item : list) {
-    if (item.empty()) refuse(value, "an empty name in the list");
+    if (item.empty()) refuse(value, "an empty name in the list; remove a comma");
     if (!field.choices.empty()) check_choice(value, field, item);
   }
   return list;

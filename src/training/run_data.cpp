@@ -78,7 +78,7 @@ void ModelText::require_known(std::span<const std::int32_t> ids) const {
     if (id < vocabulary) continue;
     fail(ExitCode::model_file,
          "{}: the token {} ('{}') lies beyond the model's vocab_size, {}: tokenizer and model do not belong "
-         "together",
+         "together; get both from one place",
          tokenizer.where(), id, tokenizer.id_to_token(id).value_or(""), vocabulary);
   }
 }

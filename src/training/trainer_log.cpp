@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/disk_advice.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "formats/json.h"
@@ -47,8 +48,7 @@ double per_second(std::int64_t count, Seconds seconds) {
 std::string timedelta_text(Seconds seconds) {
   const auto whole = static_cast<long long>(std::clamp(seconds, 0.0, 1e15));
   const long long days = whole / 86400;
-  std::string clock =
-      fmt::format("{}:{:02}:{:02}", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
+  std::string clock = fmt::format("{}:{:02}:{:02}", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
   if (days == 0) return clock;
   return fmt::format("{} day{}, {}", days, days == 1 ? "" : "s", clock);
 }
@@ -114,16 +114,21 @@ void TrainerLog::truncate_log(std::int64_t step) const {
 void TrainerLog::append_line(const std::string& line) const {
   const std::filesystem::path path = folder_ / kLogName;
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  int error = descriptor < 0 ? errno : 0;
   const std::string text = line + "\n";
-  // One write a line: a reader, or a crash, sees whole lines.
-  const ssize_t written = descriptor < 0 ? -1 : ::write(descriptor, text.data(), text.size());
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
-  if (written != static_cast<ssize_t>(text.size())) {
-    const bool full = written >= 0 || error == ENOSPC;
-    fail(ExitCode::disk, "{}: cannot append a line: {}{}", path.string(),
-         written < 0 ? std::strerror(error) : "no space left",
-         full ? "; free some space, then go on with resume_from_checkpoint=auto" : "");
+  // One write a line, so that a reader, or a crash, sees whole lines; more only where the system took a part.
+  for (std::string_view rest = text; error == 0 && !rest.empty();) {
+    const ssize_t written = ::write(descriptor, rest.data(), rest.size());
+    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
+    if (written == 0) error = ENOSPC;
+    if (written < 0 && errno != EINTR) error = errno;
+  }
+  // Network folders say only here that they could not write.
+  if (descriptor >= 0 && close(descriptor) != 0 && error == 0) error = errno;
+  if (error != 0) {
+    fail(ExitCode::disk, "{}: cannot append a line: {}{}", path.string(), std::strerror(error),
+         error == ENOSPC ? "; free some space, then go on with resume_from_checkpoint=auto"
+                         : disk_advice(error));
   }
 }
 

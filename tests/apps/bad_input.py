@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import bad_models
+import bad_plans
 import bad_runs
 import tiny_run
 from bad_case import Work, judge
@@ -49,7 +50,7 @@ def main():
         root.chmod(0o755)
         tiny_run.keep_costs_in(root / "costs")
         source = good_source(program, root / "good")
-        for kind, cases in {**bad_models.TABLES, **bad_runs.TABLES}.items():
+        for kind, cases in {**bad_models.TABLES, **bad_runs.TABLES, **bad_plans.TABLES}.items():
             print(f"{kind}:")
             wanted = [case for case in cases if options.only in f"{kind}: {case.name}"]
             for case, (sentence, faults) in zip(wanted, workers.map(lambda case: tried(program, case, root, source), wanted)):

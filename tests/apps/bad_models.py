@@ -209,7 +209,7 @@ GGUF = [
     Case("experts", 4, "models with experts", key("llama.expert_count", U32, 8)),
     Case("LongRoPE", 4, "llama.rope.scaling.type is 'longrope'", key("llama.rope.scaling.type", TEXT, "longrope")),
     Case("tensor missing", 4, "the file is incomplete", gguf(drop_tensor)),
-    Case("tensor too many", 4, "it would be lost",
+    Case("tensor too many", 4, "would be lost",
          gguf(lambda good: good.tensors.append({"name": "blk.0.extra", "shape": (8,), "type": 0, "offset": None}))),
     Case("another shape", 4, "but the file's settings make it", key("llama.feed_forward_length", U32, 32)),
     Case("WordPiece tokenizer", 4, "only 'gpt2'", key("tokenizer.ggml.model", TEXT, "bert")),

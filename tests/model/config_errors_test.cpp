@@ -46,7 +46,7 @@ TEST(ConfigErrors, OtherModels) {
       refusal("model_type", "gpt2"),
       ": model_type is \"gpt2\"; only models of the types llama, mistral, qwen2 and qwen3 can be trained");
   EXPECT_EQ(refusal_without("model_type"),
-            ": the key model_type is missing; is this the config.json of a language model?");
+            ": the key model_type is missing; give the config.json of a language model");
   EXPECT_EQ(refusal("architectures", Json::array({"LlamaForSequenceClassification"})),
             ": architectures names \"LlamaForSequenceClassification\"; of models of the type llama only "
             "LlamaForCausalLM can be trained");
@@ -77,11 +77,12 @@ TEST(ConfigErrors, Sizes) {
   EXPECT_EQ(refusal("num_attention_heads", "4"),
             ": num_attention_heads is \"4\"; it must be a whole number from 1 to 16384");
   EXPECT_EQ(refusal("num_key_value_heads", 3),
-            ": num_attention_heads is 4, which num_key_value_heads, 3, does not divide");
+            ": num_attention_heads is 4, which num_key_value_heads, 3, does not divide; get the file again");
   EXPECT_EQ(refusal("num_key_value_heads", 8),
-            ": num_attention_heads is 4, which num_key_value_heads, 8, does not divide");
-  EXPECT_EQ(refusal("hidden_size", 66),
-            ": hidden_size is 66, which num_attention_heads, 4, does not divide, and there is no head_dim");
+            ": num_attention_heads is 4, which num_key_value_heads, 8, does not divide; get the file again");
+  EXPECT_EQ(
+      refusal("hidden_size", 66),
+      ": hidden_size is 66, which num_attention_heads, 4, does not divide, and there is no head_dim; add it");
   EXPECT_EQ(refusal("head_dim", 15), ": head_dim is 15; it must be an even number up to 4096");
   EXPECT_EQ(refusal("head_dim", 5000), ": head_dim is 5000; it must be a whole number from 1 to 4096");
   EXPECT_EQ(refusal("max_position_embeddings", 0),
@@ -181,7 +182,7 @@ TEST(ConfigErrors, Files) {
   const auto gguf = folder.write("model.gguf", "GGUF");
   EXPECT_EQ(failure_of([&] { read_architecture(gguf); })->message,
             gguf.string() + ": this is a GGUF file; make a model folder of it with 'lazytrain import' first");
-  EXPECT_EQ(refusal_of_text("[1]"), ": a list where an object of settings was expected");
+  EXPECT_EQ(refusal_of_text("[1]"), ": a list where an object of settings was expected; get the file again");
   EXPECT_EQ(refusal_of_text("{\"a\": ").substr(0, 6), ":1:7: ");
   EXPECT_EQ(refusal_of_text("version https://git-lfs.github.com/spec/v1\n"),
             ": a Git-LFS pointer of 43 bytes, not the file itself; fetch it with `git lfs pull`");

@@ -412,8 +412,9 @@ TEST(GgufImport, Qwen2HasBiasesAndKeepsItsRows) {
     EXPECT_EQ(values_of(model.out, std::string("model.layers.0.") + ours), values.at(theirs)) << ours;
   const Imported without(file.remove_tensor("blk.0.attn_k.bias").bytes());
   ASSERT_TRUE(without.failure);
-  EXPECT_THAT(without.failure->message,
-              testing::EndsWith(": tensor blk.0.attn_k.bias is missing; the file is incomplete"));
+  EXPECT_THAT(
+      without.failure->message,
+      testing::EndsWith(": tensor blk.0.attn_k.bias is missing; the file is incomplete: download it again"));
 }
 
 TEST(GgufImport, Qwen3HasHeadNormsAndHeadsOfTheirOwnWidth) {
@@ -460,7 +461,7 @@ TEST(GgufImport, RefusesWhatItCannotTurnIntoALlama) {
   expect_refusal(small_gguf().text("general.architecture", "gemma3"),
                  ": general.architecture is 'gemma3'; only llama, qwen2 and qwen3 can be imported");
   expect_refusal(small_gguf().u32("llama.expert_count", 8),
-                 ": llama.expert_count is 8; models with experts cannot be imported");
+                 ": llama.expert_count is 8; models with experts cannot be imported; take one without");
   expect_refusal(
       small_gguf().text("llama.rope.scaling.type", "longrope"),
       ": llama.rope.scaling.type is 'longrope'; only none, linear, yarn and llama3's can be trained");
@@ -471,19 +472,22 @@ TEST(GgufImport, RefusesWhatItCannotTurnIntoALlama) {
   expect_refusal(small_gguf().u32("llama.attention.key_length", 8).u32("llama.attention.value_length", 16),
                  ": llama.attention.key_length is 8 but value_length 16; only equal ones can be trained");
   expect_refusal(small_gguf().u32("llama.attention.head_count", 5),
-                 ": llama.embedding_length is 32, which llama.attention.head_count, 5, does not divide");
-  expect_refusal(small_gguf().u32("llama.attention.head_count_kv", 3),
-                 ": num_attention_heads is 4, which num_key_value_heads, 3, does not divide");
+                 ": llama.embedding_length is 32, which llama.attention.head_count, 5, does not divide; "
+                 "convert the file anew");
+  expect_refusal(
+      small_gguf().u32("llama.attention.head_count_kv", 3),
+      ": num_attention_heads is 4, which num_key_value_heads, 3, does not divide; get the file again");
 }
 
 TEST(GgufImport, RefusesTensorsThatDoNotFit) {
   expect_refusal(small_gguf().remove_tensor("blk.1.ffn_up.weight"),
-                 ": tensor blk.1.ffn_up.weight is missing; the file is incomplete");
-  expect_refusal(
-      small_gguf().tensor("blk.1.ffn_up.weight", {16, 32}, std::vector<float>(512)),
-      ": tensor blk.1.ffn_up.weight has the shape [16, 32], but the file's settings make it [48, 32]");
+                 ": tensor blk.1.ffn_up.weight is missing; the file is incomplete: download it again");
+  expect_refusal(small_gguf().tensor("blk.1.ffn_up.weight", {16, 32}, std::vector<float>(512)),
+                 ": tensor blk.1.ffn_up.weight has the shape [16, 32], but the file's settings make it [48, "
+                 "32]; convert the file anew");
   expect_refusal(small_gguf().tensor("blk.1.attn_q_norm.weight", {8}, std::vector<float>(8)),
-                 ": tensor 'blk.1.attn_q_norm.weight' is not part of a llama model; it would be lost");
+                 ": tensor 'blk.1.attn_q_norm.weight' is not part of a llama model and would be lost; import "
+                 "a file without it");
 }
 
 TEST(GgufImport, RefusesTokenizersItCannotWrite) {
@@ -499,17 +503,18 @@ TEST(GgufImport, RefusesTokenizersItCannotWrite) {
       small_gguf().text("tokenizer.ggml.pre", "deepseek-llm"),
       ": tokenizer.ggml.pre is 'deepseek-llm'; only smollm, gpt-2, llama-bpe and qwen2 can be imported");
   expect_refusal(small_gguf().u32("tokenizer.ggml.eos_token_id", 8),
-                 ": tokenizer.ggml.eos_token_id is 8, but there are 8 tokens");
+                 ": tokenizer.ggml.eos_token_id is 8, but there are 8 tokens; convert the file anew");
   expect_refusal(small_gguf().ints("tokenizer.ggml.token_type", {1, 2}),
-                 ": tokenizer.ggml.token_type has 2 entries for 8 tokens");
+                 ": tokenizer.ggml.token_type has 2 entries for 8 tokens; convert the file anew");
   expect_refusal(small_gguf().texts("tokenizer.ggml.tokens", {"x", "y", "a", "b", "c", "ab", "\xFF", "z"}),
-                 ": token 6 of tokenizer.ggml.tokens is not UTF-8 text");
+                 ": token 6 of tokenizer.ggml.tokens is not UTF-8 text; convert the file anew");
   expect_refusal(small_gguf().texts("tokenizer.ggml.tokens", {"x", "y", "a", "b", "c", "ab", "a", "z"}),
-                 ": token 6 of tokenizer.ggml.tokens, 'a', is there twice");
+                 ": token 6 of tokenizer.ggml.tokens, 'a', is there twice; convert the file anew");
   expect_refusal(small_gguf().texts("tokenizer.ggml.merges", {"a b", "b a"}),
-                 ": merge 1 of tokenizer.ggml.merges, 'b a', does not join two tokens to a third");
+                 ": merge 1 of tokenizer.ggml.merges, 'b a', does not join two tokens to a third; convert "
+                 "the file anew");
   expect_refusal(small_gguf().text("tokenizer.chat_template", "\xC3"),
-                 ": tokenizer.chat_template is not UTF-8 text");
+                 ": tokenizer.chat_template is not UTF-8 text; convert the file anew");
 }
 
 TEST(GgufImport, TheFolderMustBeEmptyOrAbsent) {

@@ -220,14 +220,13 @@ TEST(ModelFolder, RefusesWhatIsNotTheModel) {
   EXPECT_EQ(open_failure(config, {}, wider),
             ": tensor model.layers.0.mlp.gate_proj.weight has the shape [160, 64], but config.json makes it "
             "[192, 64]; "
-            "one of them is not of this model");
+            "one of them is not of this model: get both from one place");
 
   Json biased = config;
   biased["attention_bias"] = true;
   EXPECT_EQ(open_failure(biased, {}, config),
             ": tensor 'model.layers.0.self_attn.q_proj.bias' is not part of the model that config.json "
-            "describes; it "
-            "would be lost");
+            "describes and would be lost; get both from one place");
 
   files = {};
   files.type = [](const std::string& name) { return name == kNorm ? TensorType::f64 : TensorType::f32; };

@@ -148,7 +148,8 @@ TEST(PlannableModels, WhatCannotBePlannedIsNamed) {
       "c: layer_types names \"recurrent\"; only full_attention, sliding_attention and linear_attention can "
       "be planned");
   EXPECT_EQ(changed("qwen3-8b", "layer_types", Json(std::vector<std::string>(36, "linear_attention"))),
-            "c: layer_types names \"linear_attention\", which models of the type qwen3 do not have");
+            "c: layer_types names \"linear_attention\", which models of the type qwen3 do not have; get the "
+            "file again");
   EXPECT_EQ(
       changed("qwen3-8b", "layer_types", Json(std::vector<std::string>(36, "sliding_attention"))),
       "c: layer_types names \"sliding_attention\", but there is no window: sliding_window is not set, or "
@@ -158,7 +159,8 @@ TEST(PlannableModels, WhatCannotBePlannedIsNamed) {
       "c: layer_types names \"full_attention\", but with sliding_window set all layers of models of the "
       "type mistral have the window");
   EXPECT_EQ(changed("qwen3.6-27b", "linear_num_value_heads", 40),
-            "c: text_config.linear_num_value_heads is 40, which linear_num_key_heads, 16, does not divide");
+            "c: text_config.linear_num_value_heads is 40, which linear_num_key_heads, 16, does not divide; "
+            "get the file again");
   EXPECT_EQ(
       changed("qwen3.6-27b", "linear_conv_kernel_dim", nullptr),
       "c: the key text_config.linear_conv_kernel_dim is missing; add it as the model's authors published "

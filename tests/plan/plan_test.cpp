@@ -127,19 +127,20 @@ TEST(Plan, RefusesDamagedJson) {
   };
   const nlohmann::json missing(nlohmann::json::value_t::discarded);
   EXPECT_EQ(refusal("version", 1), "p.json: plan version 1 is not 3; make a new plan with `lazytrain plan`");
-  EXPECT_EQ(refusal("policy", missing), "p.json: key 'policy' is missing");
+  EXPECT_EQ(refusal("policy", missing), "p.json: key 'policy' is missing; add it or write the file anew");
   EXPECT_EQ(refusal("slots", 0), "p.json: 'slots' is 0; it must lie between 1 and 1048576");
   EXPECT_EQ(refusal("slots", 1.5), "p.json: 'slots' must be a whole number");
   EXPECT_EQ(refusal("slots", std::uint64_t{1} << 63), "p.json: 'slots' must be at most 1048576");
   EXPECT_EQ(refusal("boundaries", 3), "p.json: 'boundaries' must be a list");
-  EXPECT_EQ(refusal("boundaries", {3}), "p.json: boundaries: a JSON object is expected here");
+  EXPECT_EQ(refusal("boundaries", {3}),
+            "p.json: boundaries: a JSON object is expected here; write the file anew");
   EXPECT_EQ(refusal("tail_skip", "yes"), "p.json: 'tail_skip' must be true or false");
   EXPECT_EQ(refusal("simulated_step_s", "soon"), "p.json: 'simulated_step_s' must be a number");
   nlohmann::json json = good;
   json["layers"][0]["stash"] = "most";
   EXPECT_NE(message([&] { plan_from_json(json, "p.json"); }), "");
   EXPECT_EQ(message([&] { plan_from_json(nlohmann::json::array(), "p.json"); }),
-            "p.json: a JSON object is expected here");
+            "p.json: a JSON object is expected here; write the file anew");
   // Every key of the file is needed.
   for (const auto& [key, value] : good.items()) EXPECT_NE(refusal(key.c_str(), missing), "") << key;
 }
@@ -196,18 +197,19 @@ TEST(Machine, AFileToPlanFromHasEveryRateThatCosts) {
     return sentence.empty() ? sentence : sentence.substr(path.string().size());
   };
   EXPECT_EQ(refusal("name", "good"), "");
-  EXPECT_EQ(refusal("tflops", 0), ": 'tflops' is 0; a modelled step needs a rate above 0");
-  EXPECT_EQ(refusal("tflops", nullptr), ": key 'tflops' is missing");
+  EXPECT_EQ(refusal("tflops", 0), ": 'tflops' is 0; a modelled step needs a rate: it must be above 0");
+  EXPECT_EQ(refusal("tflops", nullptr), ": key 'tflops' is missing; add it or write the file anew");
   EXPECT_EQ(refusal("device_memory_gbps", -3),
             ": 'device_memory_gbps' is -3; it must lie between 0 and 1000000");
   EXPECT_EQ(refusal("h2d_gbps", 0),
-            ": 'h2d_gbps' is 0; a machine with a device of its own needs a rate above 0");
+            ": 'h2d_gbps' is 0; a machine with a device of its own needs a rate: it must be above 0");
   EXPECT_EQ(refusal("disk_write_gbps", 0),
-            ": 'disk_write_gbps' is 0; a machine with a disk needs a rate above 0");
+            ": 'disk_write_gbps' is 0; a machine with a disk needs a rate: it must be above 0");
   EXPECT_EQ(refusal("device_capacity", 0),
             ": 'device_capacity' is 0; it must lie between 1 and 1125899906842624");
   write_json(path, nlohmann::json::array());
-  EXPECT_EQ(message([&] { read_machine(path); }), path.string() + ": a JSON object is expected here");
+  EXPECT_EQ(message([&] { read_machine(path); }),
+            path.string() + ": a JSON object is expected here; write the file anew");
   std::filesystem::remove(path);
   EXPECT_NE(message([&] { read_machine(path); }), "");
 }
@@ -341,7 +343,8 @@ TEST(CostTable, OtherKindsOfLayersAreKeptBesideTheFirst) {
   EXPECT_FALSE(to_json(modelled_costs(small_architecture(4, true), 64, 10, 5)).contains("linear_attention"));
   nlohmann::json bad = json;
   bad["linear_attention"].erase("backward_s");
-  EXPECT_EQ(message([&] { cost_table_from_json(bad, "c.json"); }), "c.json: key 'backward_s' is missing");
+  EXPECT_EQ(message([&] { cost_table_from_json(bad, "c.json"); }),
+            "c.json: key 'backward_s' is missing; add it or write the file anew");
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ TEST(Jinja, ErrorsOfARunNameLineAndColumn) {
 }
 
 TEST(Jinja, EndlessWorkIsStopped) {
-  constexpr const char* kStopped = "the template takes too many steps or makes too much text";
+  constexpr const char* kStopped =
+      "the template takes too many steps or makes too much text; name another with the key `template`";
   for (const std::string source : {
            "{% for a in range(1000000000000) %}{% endfor %}",
            "{% for a in range(9223372036854775807) %}{% endfor %}",

@@ -131,17 +131,20 @@ TEST(RunConfig, UnknownKeysNameTheNearest) {
 }
 
 TEST(RunConfig, TypesAndRangesAreChecked) {
-  EXPECT_EQ(error_of("\nlearning_rate: fast\n"), "run.yaml:2: learning_rate: 'fast' is not a number");
-  EXPECT_EQ(error_of("learning_rate: nan\n"), "run.yaml:1: learning_rate: 'nan' is not a number");
-  EXPECT_EQ(error_of("cutoff_len: 512.5\n"), "run.yaml:1: cutoff_len: '512.5' is not a whole number");
+  EXPECT_EQ(error_of("\nlearning_rate: fast\n"),
+            "run.yaml:2: learning_rate: 'fast' is not a number; write one");
+  EXPECT_EQ(error_of("learning_rate: nan\n"), "run.yaml:1: learning_rate: 'nan' is not a number; write one");
+  EXPECT_EQ(error_of("cutoff_len: 512.5\n"),
+            "run.yaml:1: cutoff_len: '512.5' is not a whole number; write one");
   EXPECT_EQ(error_of("cutoff_len: 1\n"), "run.yaml:1: cutoff_len: 1 is too small; it must be at least 2");
   EXPECT_EQ(error_of("seed: 99999999999999999999\n"),
-            "run.yaml:1: seed: '99999999999999999999' is out of range");
-  EXPECT_EQ(error_of("seed: -1\n"), "run.yaml:1: seed: '-1' is not a whole number");
+            "run.yaml:1: seed: '99999999999999999999' is out of range; it must be a whole number of 64 bits");
+  EXPECT_EQ(error_of("seed: -1\n"), "run.yaml:1: seed: '-1' is not a whole number; write one");
   EXPECT_EQ(error_of("adam_epsilon: 0\n"), "run.yaml:1: adam_epsilon: 0 is too small; it must be above 0");
   EXPECT_EQ(error_of("warmup_ratio: 1.5\n"),
             "run.yaml:1: warmup_ratio: 1.5 is too large; it must be at most 1");
-  EXPECT_EQ(error_of("packing: maybe\n"), "run.yaml:1: packing: 'maybe' is neither true nor false");
+  EXPECT_EQ(error_of("packing: maybe\n"),
+            "run.yaml:1: packing: 'maybe' is neither true nor false; write one of them");
   EXPECT_EQ(error_of("cutoff_len: [1, 2]\n"), "run.yaml:1: cutoff_len: a list where a whole number belongs");
   EXPECT_EQ(error_of("device_memory: much\n"),
             "run.yaml:1: device_memory: 'much' is not a size; write a number with B, kB, MB, GB, TB, KiB, "
@@ -152,7 +155,7 @@ TEST(RunConfig, TypesAndRangesAreChecked) {
       "run.yaml:1: policy: 'fast' is not known; use auto, milp, megatrain, zero3-offload, every-k, keep-all, "
       "offload-all, greedy or paper");
   EXPECT_EQ(error_of("dataset: [a, [b]]\n"), "run.yaml:1: dataset: a list of texts belongs here");
-  EXPECT_EQ(error_of("dataset: a,,b\n"), "run.yaml:1: dataset: an empty name in the list");
+  EXPECT_EQ(error_of("dataset: a,,b\n"), "run.yaml:1: dataset: an empty name in the list; remove a comma");
   EXPECT_THAT(error_of("[1, 2]\n"), HasSubstr("a list where `key: value` lines belong"));
 }
 
@@ -165,7 +168,8 @@ TEST(RunConfig, WhatIsNotSupportedIsSaidInASentence) {
   EXPECT_THAT(error_of("optim: adafactor\n"), HasSubstr("'adafactor'"));
   EXPECT_THAT(error_of("report_to: wandb\n"), HasSubstr("trainer_log.jsonl"));
   EXPECT_EQ(error_of("lora_rank: 8\n"),
-            "run.yaml:1: lora_rank: '8' is not supported: there is no LoRA here: all parameters are trained");
+            "run.yaml:1: lora_rank: '8' is not supported: there is no LoRA here: all parameters are trained; "
+            "remove the key");
   EXPECT_THAT(error_of("fp16: true\n"), HasSubstr("use bf16: true"));
   EXPECT_THAT(error_of("quantization_bit: 4\n"), HasSubstr("quantised"));
 }
@@ -212,7 +216,8 @@ TEST(RunConfig, KeysOfTheTemplate) {
   EXPECT_EQ(parse_run_config(to_yaml(config), "run.yaml", {}).config, config);
   EXPECT_EQ(parse_run_config("enable_thinking: null\n", "run.yaml", {}).config, RunConfig{});
   EXPECT_EQ(parse_run_config("enable_thinking: yes\n", "run.yaml", {}).config.enable_thinking, true);
-  EXPECT_THAT(error_of("enable_thinking: maybe\n"), HasSubstr("'maybe' is neither true nor false"));
+  EXPECT_THAT(error_of("enable_thinking: maybe\n"),
+              HasSubstr("'maybe' is neither true nor false; write one of them"));
 }
 
 TEST(RunConfig, HarmlessForeignKeysGiveANotice) {
