@@ -59,7 +59,7 @@ def main():
         refuses("not JSON", 2, "machine.json", plan(machine=machine(text="tflops: 400")))
         refuses("a list", 2, "a JSON object is expected here", plan(machine=machine(text="[]")))
         refuses("no rate", 2, "key 'tflops' is missing", plan(machine=machine(tflops=None)))
-        refuses("a rate of 0", 2, "'tflops' is 0; a modelled step needs a rate above 0", plan(machine=machine(tflops=0)))
+        refuses("a rate of 0", 2, "'tflops' is 0; a modelled step needs a rate: it must be above 0", plan(machine=machine(tflops=0)))
         refuses("a negative rate", 2, "'h2d_gbps' is -5; it must lie between 0 and 100000", plan(machine=machine(h2d_gbps=-5)))
         refuses("an absurd rate", 2, "'tflops' is 1000000000; it must lie between", plan(machine=machine(tflops=1e9)))
         refuses("text for a rate", 2, "'tflops' must be a number", plan(machine=machine(tflops="400")))
