@@ -22,6 +22,7 @@ struct Options {
 
 int run(const Options& options) {
   if (options.out_given->count() > 0) require_writable(options.out, "--out");
+  require_apart({.run_file = options.file}, {{"--out", options.out}});
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);

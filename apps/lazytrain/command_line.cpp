@@ -142,4 +142,26 @@ void require_writable(const std::string& path, const char* option) {
          std::strerror(errno));
 }
 
+void require_apart(const ReadFiles& read, const std::vector<WrittenFile>& written) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto full = [&](const fs::path& path) { return fs::weakly_canonical(path, ignored); };
+  const fs::path model = read.model.empty() ? fs::path() : full(read.model);
+  for (auto one = written.begin(); one != written.end(); ++one) {
+    if (one->path.empty()) continue;
+    const fs::path path = full(one->path);
+    const auto refuse = [&](const std::string& what) {
+      fail(ExitCode::usage, "{}: {} is {}; give another file", one->option, one->path, what);
+    };
+    if (!read.run_file.empty() && path == full(read.run_file)) refuse("the run's own file");
+    if (!read.machine.empty() && path == full(read.machine)) refuse("the machine file");
+    if (!model.empty() && path.parent_path() == model && fs::exists(path, ignored))
+      refuse("a file of the model");
+    for (const fs::path& file : read.data)
+      if (path == full(file)) refuse("a file of the data");
+    for (auto other = written.begin(); other != one; ++other)
+      if (!other->path.empty() && path == full(other->path)) refuse(std::string(other->option) + " too");
+  }
+}
+
 }  // namespace lazytrain

@@ -1,7 +1,9 @@
 // Faults of the command line as one sentence, and the standard streams as every command needs them.
 #pragma once
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -23,5 +25,18 @@ void open_standard_streams();
 // Error(usage) or Error(disk) where `path`, given with `option`, cannot be written: said before the work, not
 // after.
 void require_writable(const std::string& path, const char* option);
+
+struct ReadFiles {
+  std::string run_file = {}, machine = {};
+  std::string model = {};  // a folder; empty: none
+  std::vector<std::filesystem::path> data = {};
+};
+struct WrittenFile {
+  const char* option;
+  std::string path;  // empty: not written
+};
+// Error(usage) where a file that would be written is one that is read, lies in the model's folder and is
+// there already, or is written twice.
+void require_apart(const ReadFiles& read, const std::vector<WrittenFile>& written);
 
 }  // namespace lazytrain

@@ -132,7 +132,8 @@ void add_answers(nlohmann::json& report, const EvalSet& set, const std::vector<G
 
 // Ids and losses of every sample, to be held against another program's: {"samples": [{"ids", "losses"}]},
 // where losses[i] is that of ids[i], null where it is not learned.
-nlohmann::json token_report(const TokenizedSamples& samples, std::vector<SampleLosses> by_sample) {
+nlohmann::json token_report(const TokenizedSamples& samples, std::vector<SampleLosses> by_sample,
+                            bool complete) {
   std::ranges::sort(by_sample, {}, &SampleLosses::sample);
   nlohmann::json list = nlohmann::json::array();
   for (const SampleLosses& entry : by_sample) {
@@ -144,7 +145,9 @@ nlohmann::json token_report(const TokenizedSamples& samples, std::vector<SampleL
                                                           : nlohmann::json());
     list.push_back({{"ids", sample.ids}, {"losses", std::move(losses)}});
   }
-  return {{"samples", std::move(list)}};
+  nlohmann::json report{{"samples", std::move(list)}};
+  if (!complete) report["partial"] = true;
+  return report;
 }
 
 // Answers of one batch: a token costs little more for many than for one. The default value of the key is
@@ -156,10 +159,20 @@ std::int64_t answers_at_once(const RunConfig& config) {
              : config.per_device_eval_batch_size;
 }
 
+std::vector<std::filesystem::path> data_files(const RunConfig& config) {
+  std::vector<std::filesystem::path> files{std::filesystem::path(config.dataset_dir) / "dataset_info.json"};
+  const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
+  if (names.empty()) return files;
+  for (const DatasetSource& source : find_datasets(names, config.dataset_dir)) files.push_back(source.file);
+  return files;
+}
+
 int run(const Options& options) {
   if (options.out_given->count() > 0) require_writable(options.out, "--out");
   if (options.token_losses_given->count() > 0) require_writable(options.token_losses, "--token-losses");
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
+  require_apart({.run_file = options.file, .model = config.model_name_or_path, .data = data_files(config)},
+                {{"--out", options.out}, {"--token-losses", options.token_losses}});
   const StopSignals signals(OnSignal::end);
   const ModelFolder model(config.model_name_or_path);
   const Architecture& architecture = model.architecture();
@@ -202,7 +215,7 @@ int run(const Options& options) {
       session, loss_program, set.dataset.samples, set.used, config.packing,
       [&] { return signals.requested(); }, options.token_losses.empty() ? nullptr : &by_sample);
   if (!options.token_losses.empty())
-    write_json(options.token_losses, token_report(set.dataset.samples, std::move(by_sample)));
+    write_json(options.token_losses, token_report(set.dataset.samples, std::move(by_sample), loss.complete));
   print("loss {:.4f} over {} supervised tokens of {} samples{}, {}\n", loss.loss, loss.supervised,
         loss.samples,
         loss.complete ? ""

@@ -2,9 +2,7 @@
 // model, a machine file and a batch.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "command_line.h"
@@ -95,30 +93,11 @@ int run_from_files(const Options& options) {
   return 0;
 }
 
-// What is written must not be what is read, nor written over by the next.
-void require_apart(const Options& options) {
-  namespace fs = std::filesystem;
-  std::vector<std::pair<std::string, fs::path>> taken;
-  const auto take = [&](const std::string& name, const fs::path& path, bool written) {
-    if (path.empty()) return;
-    std::error_code error;
-    const fs::path full = fs::weakly_canonical(path, error);
-    for (const auto& [other, there] : taken)
-      if (written && there == full)
-        fail(ExitCode::usage, "{}: {} is {} too; give another file", name, path.string(), other);
-    taken.emplace_back(name, full);
-  };
-  take("run.yaml", options.file, false);
-  take("the machine file", options.files.machine, false);
-  if (!options.files.model.empty())
-    take("the model's config.json", fs::path(options.files.model) / "config.json", false);
-  take("--out", options.out, true);
-  take("--page", options.page, true);
-  take("--trace", options.trace, true);
-}
-
 int run(const Options& options) {
-  require_apart(options);
+  const std::vector<WrittenFile> written{
+      {"--out", options.out}, {"--page", options.page}, {"--trace", options.trace}};
+  require_apart({.run_file = options.file, .machine = options.files.machine, .model = options.files.model},
+                written);
   require_writable(options.out, "--out");
   if (!options.page.empty()) require_writable(options.page, "--page");
   if (!options.trace.empty()) require_writable(options.trace, "--trace");
@@ -127,6 +106,7 @@ int run(const Options& options) {
     if (option->count() > 0)
       fail(ExitCode::usage, "{} goes without a run.yaml; leave one of the two out", option->get_name());
   const RunConfig config = load_config(options.file, options.overrides, {{"model_name_or_path"}});
+  require_apart({.run_file = options.file, .model = config.model_name_or_path}, written);
   const Architecture architecture = read_architecture(config.model_name_or_path);
   require_positions(config, architecture);
   const SessionOptions session = training_options(config, architecture);

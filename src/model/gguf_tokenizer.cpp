@@ -247,12 +247,20 @@ Json sentencepiece_tokenizer(const Gguf& file) {
   const Vocabulary vocabulary = read_vocabulary(file);
   const std::vector<float> scores = file.get_floats("tokenizer.ggml.scores");
   if (scores.size() != vocabulary.tokens.size()) {
-    fail(ExitCode::model_file, "{}: tokenizer.ggml.scores has {} entries for {} tokens", file.path().string(),
-         scores.size(), vocabulary.tokens.size());
+    fail(ExitCode::model_file,
+         "{}: tokenizer.ggml.scores has {} entries for {} tokens; convert the file anew",
+         file.path().string(), scores.size(), vocabulary.tokens.size());
   }
   if (!std::ranges::all_of(scores, [](float score) { return std::isfinite(score); }))
-    fail(ExitCode::model_file, "{}: tokenizer.ggml.scores has one that is not a number",
+    fail(ExitCode::model_file,
+         "{}: tokenizer.ggml.scores has one that is not a number; convert the file anew",
          file.path().string());
+  // Every cut of a token is looked up; pieces of sentencepiece have a few dozen bytes.
+  constexpr std::size_t kLongest = 4096;
+  for (const std::string_view token : vocabulary.tokens)
+    if (token.size() > kLongest)
+      fail(ExitCode::model_file, "{}: a token has {} bytes, more than {}; convert the file anew",
+           file.path().string(), token.size(), kLongest);
   std::vector<bool> mergeable(scores.size());
   std::optional<std::size_t> unknown;
   for (std::size_t id = 0; id < scores.size(); ++id) {

@@ -35,7 +35,8 @@ BytePairEncoder::BytePairEncoder(const json& model, bool byte_level, Vocabulary&
   find_letters();
   // Where every byte has its letter, nothing is left to fall back.
   if (byte_level_ && byte_fallback_ && std::count(byte_ids_.begin(), byte_ids_.end(), -1) > 0)
-    fail(ExitCode::model_file, "{}: 'byte_fallback' is not supported with ByteLevel", where);
+    fail(ExitCode::model_file,
+         "{}: 'byte_fallback' is not supported with ByteLevel; choose a model with another tokenizer", where);
   const std::vector<std::int32_t> joined = read_merges(model, where);
   if (!byte_level_) find_seams(joined);
 }

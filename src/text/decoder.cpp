@@ -78,7 +78,9 @@ void Decoder::add(const json& document, bool byte_level, const std::string& wher
     if (!list.is_array() || list.empty())
       fail(ExitCode::model_file, "{}: 'decoders' should be an array of decoders", where);
     if (byte_level && list.size() > 1)
-      fail(ExitCode::model_file, "{}: more than one step after a ByteLevel pre_tokenizer is not supported",
+      fail(ExitCode::model_file,
+           "{}: more than one step after a ByteLevel pre_tokenizer is not supported; choose a model with "
+           "another tokenizer",
            where);
     for (const json& item : list) add(item, byte_level, where);
     return;
@@ -86,7 +88,9 @@ void Decoder::add(const json& document, bool byte_level, const std::string& wher
   if (byte_level) {
     if (type == "ByteLevel") return;
     fail(ExitCode::model_file,
-         "{}: the type '{}' is not supported after a ByteLevel pre_tokenizer (ByteLevel is)", where, type);
+         "{}: the type '{}' is not supported after a ByteLevel pre_tokenizer (ByteLevel is); choose a model "
+         "with another tokenizer",
+         where, type);
   }
   if (type == "Metaspace") {
     MetaspaceSettings settings = MetaspaceSettings::read(document, where);
@@ -108,7 +112,7 @@ void Decoder::add(const json& document, bool byte_level, const std::string& wher
   } else {
     fail(ExitCode::model_file,
          "{}: the type '{}' is not supported{} (Metaspace, Replace, ByteFallback, Fuse, Strip and Sequence "
-         "are)",
+         "are); choose a model with another tokenizer",
          where, type, type == "ByteLevel" ? ", as pre_tokenizer has no ByteLevel step" : "");
   }
 }

@@ -16,7 +16,9 @@ TokenModel read_token_model(const json& model, bool byte_level, Vocabulary& voca
   const bool unigram = type != nullptr ? *type == "Unigram" : vocab != nullptr && vocab->is_array();
   if (unigram) {
     if (byte_level)
-      fail(ExitCode::model_file, "{}: a Unigram model behind a ByteLevel pre_tokenizer is not supported",
+      fail(ExitCode::model_file,
+           "{}: a Unigram model behind a ByteLevel pre_tokenizer is not supported; choose a model with "
+           "another tokenizer",
            where);
     return UnigramEncoder(model, vocabulary, where);
   }

@@ -20,7 +20,9 @@ UnigramEncoder::UnigramEncoder(const json& model, Vocabulary& vocabulary, const 
   read_vocabulary(json_field::need(model, "vocab", where), where);
   const json* unknown = json_field::find(model, "unk_id");
   if (unknown == nullptr)
-    fail(ExitCode::model_file, "{}: a Unigram model without 'unk_id' is not supported", where);
+    fail(ExitCode::model_file,
+         "{}: a Unigram model without 'unk_id' is not supported; choose a model with another tokenizer",
+         where);
   const bool in_range = unknown->is_number_unsigned() &&
                         unknown->get<std::uint64_t>() < static_cast<std::uint64_t>(scores_.size());
   if (!in_range)

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -92,10 +93,21 @@ std::vector<fs::path> own_event_files(const fs::path& folder) {
   return files;
 }
 
+// Whether a file has near its begin what ours have there; another program's of the same name is left alone.
+bool is_ours(const fs::path& file, std::string_view mark) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string begin(512, '\0');
+  stream.read(begin.data(), std::ssize(begin));
+  return begin.find(mark) != std::string::npos;
+}
+
 // What an earlier run left would be taken for this one's, also where this one reports nothing.
 void remove_earlier_reports(const fs::path& output_dir) {
   std::vector<fs::path> files = own_event_files(output_dir / "runs" / "train");
-  for (const char* name : {kCsvName, "training_loss.svg"}) files.push_back(output_dir / name);
+  const std::string header = csv_text({});
+  for (const auto& [name, mark] : {std::pair<const char*, std::string_view>{kCsvName, header},
+                                   {"training_loss.svg", "aria-label=\"loss by step\""}})
+    if (is_ours(output_dir / name, mark)) files.push_back(output_dir / name);
   for (const fs::path& file : files) {
     std::error_code error;
     if (fs::is_regular_file(fs::symlink_status(file, error))) fs::remove(file, error);

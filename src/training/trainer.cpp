@@ -182,7 +182,7 @@ class Trainer {
             .logging_steps = config_.logging_steps,
             .save_steps = config_.save_steps,
             .eval_steps = config_.steps_between_evaluations(),
-            .greater_is_better = config_.greater_is_better.value_or(false),
+            .greater_is_better = keeps_best() && config_.greater_is_better.value_or(false),
             .best_every = keeps_best() ? config_.save_steps : 0};
   }
 

@@ -174,7 +174,11 @@ void TrainerLog::evaluation(const TrainerLogPoint& point, const EvaluationLog& l
 void TrainerLog::consider(double loss, std::int64_t step) {
   const std::int64_t every = settings_.best_every;
   const bool counts = every == 0 || step % every == 0 || step == settings_.total_steps;
-  if (!counts || !std::isfinite(loss)) return;
+  if (counts) take_if_best(loss, step);
+}
+
+void TrainerLog::take_if_best(double loss, std::int64_t step) {
+  if (!std::isfinite(loss)) return;
   if (best_metric_ && !(settings_.greater_is_better ? loss > *best_metric_ : loss < *best_metric_)) return;
   best_metric_ = loss;
   best_step_ = step;
@@ -187,7 +191,7 @@ void TrainerLog::choose_best(const std::function<bool(std::int64_t)>& may_be) {
     const Json entry = Json::parse(text);
     const auto loss = entry.find("eval_loss");
     const auto step = entry.at("step").get<std::int64_t>();
-    if (loss != entry.end() && loss->is_number() && may_be(step)) consider(loss->get<double>(), step);
+    if (loss != entry.end() && loss->is_number() && may_be(step)) take_if_best(loss->get<double>(), step);
   }
 }
 
@@ -212,7 +216,8 @@ std::string TrainerLog::state_json(const TrainerLogPoint& point, bool in_checkpo
   const std::filesystem::path best = folder_ / fmt::format("checkpoint-{}", best_step_);
   std::error_code ignored;
   const bool best_is_there =
-      best_metric_ && ((in_checkpoint && best_step_ == point.step) || std::filesystem::exists(best, ignored));
+      best_metric_ && ((in_checkpoint && best_step_ == point.step) ||
+                       (settings_.best_every > 0 && std::filesystem::exists(best, ignored)));
   Json state;
   state["best_global_step"] = best_metric_ ? Json(best_step_) : Json();
   state["best_metric"] = best_metric_ ? Json(*best_metric_) : Json();

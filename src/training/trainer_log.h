@@ -96,6 +96,7 @@ class TrainerLog {
 
  private:
   void consider(double loss, std::int64_t step);
+  void take_if_best(double loss, std::int64_t step);
   void enter(std::string entry);
   void read_history(std::int64_t step, std::string_view state_json);
   void truncate_log(std::int64_t step) const;

@@ -94,6 +94,29 @@ def going_on(best, first):
                       and weights(best.work / "gone") == best.export("all", f"checkpoint-{told['best_global_step']}"), errors)
 
 
+def other_settings(best):
+    """A best checkpoint at a step that would not be saved with the settings that the run goes on with."""
+    lowest = ("greater_is_better=null", "save_steps=4")
+    best.train("other", *lowest, "max_steps=6")
+    before = state(best.work / "other")
+    code, errors, _ = best.train("other", *lowest, "max_steps=8", "learning_rate=5", "resume_from_checkpoint=auto")
+    told = state(best.work / "other")
+    best.report.check("a run that goes on with other settings keeps the best checkpoint that is there",
+                      code == 0 and before["best_global_step"] == told["best_global_step"] == 6
+                      and checkpoints(best.work / "other") == ["checkpoint-6", "checkpoint-8"], f"{told['best_global_step']} {errors}")
+
+
+def foreign_files(best):
+    """A table and a picture of the same names that are another program's."""
+    folder = best.work / "foreign"
+    folder.mkdir()
+    for name in "trainer_log.csv", "training_loss.svg":
+        (folder / name).write_text("mine")
+    code, errors, _ = best.train("foreign", "report_to=none", "plot_loss=false")
+    best.report.check("a new run leaves another program's files alone", code == 0 and all(
+        (folder / name).read_text() == "mine" for name in ("trainer_log.csv", "training_loss.svg")), errors)
+
+
 def damaged(best, first):
     """A best checkpoint that rots while the run goes on: the last model is not passed off as the best."""
     best.train("rotten", "max_steps=6")
@@ -130,6 +153,8 @@ def main():
         best = Best(program, work)
         first = chosen(best)
         going_on(best, first)
+        other_settings(best)
+        foreign_files(best)
         damaged(best, first)
         by_products(best)
     wrong = best.report.wrong

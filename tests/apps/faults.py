@@ -257,8 +257,10 @@ def main():
             shutil.rmtree(bench.root)
         if not options.only:
             wrong += fault_files.check(program, pathlib.Path(fast).resolve() / "files")
-    print(f"faults: {'PASS' if wrong == 0 else 'FAIL'} ({faults} injected, {wrong} wrong)")
-    return 0 if wrong == 0 else 1
+    part = f" (only {options.only})" if options.only else ""
+    holds = wrong == 0 and faults >= (1 if options.only else 0.9 * options.faults)
+    print(f"faults{part}: {'PASS' if holds else 'FAIL'} ({faults} injected, {wrong} wrong)")
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

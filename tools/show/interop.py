@@ -198,8 +198,7 @@ def export(shown):
 
 def real(shown):
     if not (REAL / "config.json").is_file():
-        print(f"SmolLM2-135M: not shown, {REAL.relative_to(REPOSITORY)} is not there (tools/fetch-model)")
-        return
+        sys.exit(f"interop: FAIL ({REAL.relative_to(REPOSITORY)} is not there: run tools/fetch-model)")
     print("SmolLM2-135M-Instruct: 2 steps, opened by transformers")
     out = shown.work / "real-out"
     shown.train(REAL, out, max_steps=2, learning_rate="1.0e-5", per_device_train_batch_size=2)
