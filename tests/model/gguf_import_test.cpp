@@ -496,9 +496,9 @@ TEST(GgufImport, RefusesTokenizersItCannotWrite) {
       ": tokenizer.ggml.model is 't5'; only 'gpt2' (byte-level BPE) and 'llama' (BPE by scores) can "
       "be imported");
   expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {1}),
-                 ": tokenizer.ggml.scores has 1 entries for 8 tokens");
+                 ": tokenizer.ggml.scores has 1 entries for 8 tokens; convert the file anew");
   expect_refusal(sentencepiece_gguf().floats("tokenizer.ggml.scores", {0, 0, 0, 0, NAN, 0, 0, 0}),
-                 ": tokenizer.ggml.scores has one that is not a number");
+                 ": tokenizer.ggml.scores has one that is not a number; convert the file anew");
   expect_refusal(
       small_gguf().text("tokenizer.ggml.pre", "deepseek-llm"),
       ": tokenizer.ggml.pre is 'deepseek-llm'; only smollm, gpt-2, llama-bpe and qwen2 can be imported");

@@ -118,11 +118,16 @@ TEST(RunReports, ANewRunRemovesOnlyItsOwnFiles) {
   EXPECT_EQ(read_file(foreign), "of another program");
   EXPECT_EQ(event_files(folder.path()).size(), 2U);
   EXPECT_EQ(read_file(folder.path() / "trainer_log.csv").size(), 109U);
-  write_file(folder.path() / "training_loss.svg", "an earlier run's");
+  write_file(folder.path() / "training_loss.svg", "<svg aria-label=\"loss by step\">");
   const RunReports none({"none"}, folder.path(), {}, 0, true);
   EXPECT_EQ(event_files(folder.path()), std::vector<fs::path>{foreign});
   EXPECT_FALSE(fs::exists(folder.path() / "trainer_log.csv"));
   EXPECT_FALSE(fs::exists(folder.path() / "training_loss.svg"));
+  for (const char* name : {"trainer_log.csv", "training_loss.svg"})
+    write_file(folder.path() / name, "of another program");
+  const RunReports anew({"none"}, folder.path(), {}, 0, true);
+  EXPECT_TRUE(fs::exists(folder.path() / "trainer_log.csv"));
+  EXPECT_TRUE(fs::exists(folder.path() / "training_loss.svg"));
 }
 
 // A file that may not grow any more, as on a full disk: what was written of a piece is taken back, and later

@@ -150,7 +150,10 @@ TEST(TrainerLog, TheBestIsOneThatHasACheckpoint) {
   EXPECT_EQ(best_in(true), (folder.path() / "checkpoint-100").string());
   std::filesystem::create_directory(folder.path() / "checkpoint-100");
   EXPECT_EQ(best_in(false), (folder.path() / "checkpoint-100").string());
-  log.choose_best([](std::int64_t step) { return step != 100; });  // its checkpoint was deleted
+  // Saved with other settings: what is there counts, whatever steps are saved now.
+  log.choose_best([](std::int64_t step) { return step != 20; });
+  EXPECT_EQ(log.best_step(), 120);
+  log.choose_best([](std::int64_t step) { return step == 50; });  // the others were deleted
   EXPECT_EQ(log.best_step(), 50);
   log.evaluation(point(200), {.loss = 0.375});  // the last step
   EXPECT_EQ(log.best_step(), 200);
