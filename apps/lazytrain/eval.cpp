@@ -56,9 +56,13 @@ void choose(EvalSet& set, const RunConfig& config, std::int64_t limit) {
   if (limit > 0 && limit < std::ssize(set.used)) set.used.resize(static_cast<std::size_t>(limit));
 }
 
+const std::vector<std::string>& scored_datasets(const RunConfig& config) {
+  return config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
+}
+
 EvalSet load(const RunConfig& config, const ModelText& text, std::int64_t limit, bool loss_only,
              ThreadPool& pool) {
-  const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
+  const std::vector<std::string>& names = scored_datasets(config);
   if (names.empty()) fail(ExitCode::usage, "eval needs eval_dataset (or dataset) to evaluate on; add it");
   std::string joined;
   for (const std::string& name : names) joined += (joined.empty() ? "" : ",") + name;
@@ -161,7 +165,7 @@ std::int64_t answers_at_once(const RunConfig& config) {
 
 std::vector<std::filesystem::path> data_files(const RunConfig& config) {
   std::vector<std::filesystem::path> files{std::filesystem::path(config.dataset_dir) / "dataset_info.json"};
-  const std::vector<std::string>& names = config.eval_dataset.empty() ? config.dataset : config.eval_dataset;
+  const std::vector<std::string>& names = scored_datasets(config);
   if (names.empty()) return files;
   for (const DatasetSource& source : find_datasets(names, config.dataset_dir)) files.push_back(source.file);
   return files;

@@ -41,9 +41,6 @@ nlohmann::json to_json(const Machine& machine) {
 
 namespace {
 
-// Slower links, disks and processors than this are mistakes, and make times that no number holds.
-constexpr double kLeastRate = 1e-6;  // of the unit that the key names
-
 // Every key that to_json() writes; a misspelt one that may be left out would be lost without a word.
 void refuse_unknown_keys(const nlohmann::json& json, const std::string& where) {
   nlohmann::json known = to_json(Machine{});

@@ -17,6 +17,10 @@ namespace lazytrain {
 enum class TierModel : std::uint8_t { unified, tiered };
 [[nodiscard]] const char* to_string(TierModel model);
 
+// Slower links, disks and processors are mistakes, and make times that no number holds; in the unit of their
+// key.
+inline constexpr double kLeastRate = 1e-6;
+
 struct Machine {
   std::string name = "this machine";
   TierModel tiers = TierModel::tiered;

@@ -21,8 +21,18 @@ Evaluation chosen_row(const PlannedStep& step) {
   return *found;
 }
 
+// Why a step of fixed micro-batches is not planned; empty where it can be.
+std::string too_many_calls(const PlanningInputs& inputs) {
+  if (inputs.batch.micro_batch == 0) return "";
+  const std::int64_t calls = inputs.batch.micro_batches() * inputs.context.architecture.layers;
+  return calls <= kMostLayerCalls
+             ? ""
+             : fmt::format("micro-batches of {} are too many calls", inputs.batch.micro_batch);
+}
+
 Answer answer(const PlanningInputs& inputs, const std::string& policy, double value, std::string label) {
-  Answer result{.label = std::move(label), .value = value, .why_not = {}, .row = {}};
+  Answer result{.label = std::move(label), .value = value, .why_not = too_many_calls(inputs), .row = {}};
+  if (!result.why_not.empty()) return result;
   try {
     result.row = chosen_row(plan_step(inputs, policy));
     result.fits = true;
@@ -31,15 +41,6 @@ Answer answer(const PlanningInputs& inputs, const std::string& policy, double va
     result.why_not = error.what();
   }
   return result;
-}
-
-// Why a step of fixed micro-batches is not planned; empty where it can be.
-std::string too_many_calls(const PlanningInputs& inputs) {
-  if (inputs.batch.micro_batch == 0) return "";
-  const std::int64_t calls = inputs.batch.micro_batches() * inputs.context.architecture.layers;
-  return calls <= kMostLayerCalls
-             ? ""
-             : fmt::format("micro-batches of {} are too many calls", inputs.batch.micro_batch);
 }
 
 // 1, 2, 3, 4, 6, 8, 12, ...
@@ -60,10 +61,7 @@ BatchAnswer find_batch(const PlanningInputs& inputs, const std::string& policy) 
     PlanningInputs changed = inputs;
     changed.batch.slots = slots;
     changed.batch.micro_batch = std::min(inputs.batch.micro_batch, slots);
-    const std::string label = fmt::format("batch {}", slots);
-    Answer result{
-        .label = label, .value = static_cast<double>(slots), .why_not = too_many_calls(changed), .row = {}};
-    if (result.why_not.empty()) result = answer(changed, policy, result.value, label);
+    Answer result = answer(changed, policy, static_cast<double>(slots), fmt::format("batch {}", slots));
     result.current = slots == inputs.batch.slots;
     return tried.emplace(slots, std::move(result)).first->second;
   };

@@ -1,8 +1,8 @@
 // A seam for mixed-integer linear programs: minimise cost . x subject to rows and bounds. The solver behind
 // it (HiGHS) runs on one thread with a fixed seed and a node limit, never a time limit, so that the same
 // problem gives the same point everywhere. Its word is not taken: every point is checked against the problem
-// by code of our own before it is returned. It runs in a child process; where that crashes, or hangs for two
-// minutes of processor time, the solver is asked once more without its presolve.
+// by code of our own before it is returned. It runs in a child process; where that crashes or hangs, the
+// solver is asked once more without its presolve.
 #pragma once
 
 #include <cstdint>

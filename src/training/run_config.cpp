@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "data/packing.h"
 #include "formats/text_checks.h"
+#include "plan/machine.h"
 #include "training/run_config_fields.h"
 
 namespace lazytrain {
@@ -142,7 +143,6 @@ void check_best_model(const RunConfig& config, const Places& places) {
 
 // Rates of emulated links, disk and optimizer: 0 is no limit.
 void check_rates(const RunConfig& config, const Places& places) {
-  constexpr double kLeastRate = 1e-6;  // slower is a mistake, and makes times that no number holds
   for (const auto& [key, rate] : {std::pair{"link_h2d_gbps", config.link_h2d_gbps},
                                   {"link_d2h_gbps", config.link_d2h_gbps},
                                   {"link_duplex_gbps", config.link_duplex_gbps},

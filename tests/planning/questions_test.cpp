@@ -45,6 +45,10 @@ TEST(Questions, MicroBatchesOfOneSlotEndTheSearchWhereCallsDo) {
   const BatchAnswer batches = find_batch(inputs, "megatrain");
   EXPECT_EQ(batches.largest, kMostLayerCalls / 64);
   EXPECT_NE(batches.tried.back().why_not.find("too many calls"), std::string::npos);
+  inputs.batch.slots = kMostLayerCalls / 64;
+  const std::vector<Answer> answers = sweep(inputs, "megatrain", SweepAxis::batch);
+  EXPECT_TRUE(answers.front().fits);
+  EXPECT_NE(answers.back().why_not.find("too many calls"), std::string::npos);
 }
 
 TEST(Questions, MoreOfAnythingIsNeverSlower) {
