@@ -180,9 +180,12 @@ void Swiglu_Backward(State& state) {
 void Cross_Entropy(State& state) {
   Rows r(state);
   const std::vector<std::int32_t> target(static_cast<std::size_t>(r.rows), 7);
+  std::vector<float> scores(static_cast<std::size_t>(r.rows * kSoftmaxScores));
   for (auto _ : state) {
-    cpu::run(r.pool, CrossEntropy{DataType::bf16, r.rows, r.width, r.a.data(), target.data(), 1,
-                                  r.sums.data(), r.c.data()});
+    cpu::run(r.pool, SoftmaxScores{DataType::bf16, r.rows, 0, r.width, r.a.data(), target.data(),
+                                   scores.data(), true});
+    cpu::run(r.pool, CrossEntropyGradient{DataType::bf16, r.rows, 0, r.width, r.a.data(), target.data(),
+                                          scores.data(), 1, r.c.data()});
   }
   rate(state, r.bytes(2));
 }

@@ -95,10 +95,13 @@ class Device {
   virtual void run(Stream& stream, const CacheFill& op) = 0;
   virtual void run(Stream& stream, const SwigluForward& op) = 0;
   virtual void run(Stream& stream, const SwigluBackward& op) = 0;
-  virtual void run(Stream& stream, const CrossEntropy& op) = 0;
+  virtual void run(Stream& stream, const SoftmaxScores& op) = 0;
+  virtual void run(Stream& stream, const CrossEntropyLoss& op) = 0;
+  virtual void run(Stream& stream, const CrossEntropyGradient& op) = 0;
   virtual void run(Stream& stream, const ArgMax& op) = 0;
   virtual void run(Stream& stream, const GatherRows& op) = 0;  // in d2h paced by the bytes of out
   virtual void run(Stream& stream, const ScatterRows& op) = 0;
+  virtual void run(Stream& stream, const Round& op) = 0;
   virtual void run(Stream& stream, const Add& op) = 0;
   virtual void run(Stream& stream, const OffloadGradient& op) = 0;  // d2h; paced by the bytes of dst
 };

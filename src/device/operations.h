@@ -35,7 +35,8 @@ struct LinearForward {
   bool accumulate = false;  // adds in fp32 before the one rounding
 };
 
-// dx[rows, in] = dy[rows, out] * weight[out, in] (+ dx where accumulate).
+// dx[rows, in] = dy[rows, out] * weight[out, in] (+ dx where accumulate). `result`: the type of dx, f32 for a
+// sum over several products that is rounded once.
 struct LinearInputGradient {
   DataType type;
   std::int64_t rows, slot_rows, in, out;
@@ -43,6 +44,7 @@ struct LinearInputGradient {
   const void* weight;
   void* dx;
   bool accumulate = false;
+  DataType result = type;
 };
 
 // dweight[out, in] += dy[rows, out]^T * x[rows, in]; fp32 accumulator, one GEMM per slot, in slot order.
@@ -206,17 +208,39 @@ struct SwigluBackward {
   void* dgate_up;
 };
 
-// Softmax cross-entropy of logits[rows, vocab] against target[rows] (target < 0: the row counts nothing
-// and its gradient is zero). loss[rows] = log-sum-exp - logit of the target, fp32 (0 where skipped).
-// With dlogits (may alias logits): (softmax - onehot) * scale, rounded to `type`.
-struct CrossEntropy {
+// Softmax cross-entropy of rows whose logits come in blocks of the vocabulary, in three steps. Rows with
+// target[row] < 0 count nothing: their loss and their gradient are 0.
+//
+// First every block of a row in turn: scores[rows, kSoftmaxScores] = the largest logit so far, the sum of
+// exp(logit - largest), and the target's logit. logits[rows, width] are those of tokens first .. first +
+// width.
+inline constexpr std::int64_t kSoftmaxScores = 3;
+struct SoftmaxScores {
   DataType type;
-  std::int64_t rows, vocab;
+  std::int64_t rows, first, width;
   const void* logits;
   const std::int32_t* target;
-  float scale;
+  float* scores;
+  bool fresh;  // the first block: `scores` holds nothing yet
+};
+
+// Then loss[rows] = log-sum-exp - logit of the target, fp32.
+struct CrossEntropyLoss {
+  std::int64_t rows;
+  const float* scores;
+  const std::int32_t* target;
   float* loss;
-  void* dlogits = nullptr;
+};
+
+// And of any block dlogits[rows, width] (may be logits) = (softmax - onehot) * scale, rounded to `type`.
+struct CrossEntropyGradient {
+  DataType type;
+  std::int64_t rows, first, width;
+  const void* logits;
+  const std::int32_t* target;
+  const float* scores;
+  float scale;
+  void* dlogits;
 };
 
 // out[i] = index of the largest element of row i; the lowest index among equals.
@@ -227,14 +251,15 @@ struct ArgMax {
   std::int32_t* out;
 };
 
-// Gather: out[i] = x[index[i]], i < count (a negative index gives a row of zeros). In a d2h stream `out` is
-// on the host.
+// Gather: out[i] = x[index[i] - first], i < count (a negative index gives a row of zeros). In a d2h stream
+// `out` is on the host.
 struct GatherRows {
   DataType type;
   std::int64_t count, width;
   const void* x;
   const std::int32_t* index;
   void* out;
+  std::int64_t first = 0;
 };
 
 // Scatter: zeroes out[rows], then out[index[i]] = x[i] for i < count with index[i] >= 0 (indices are
@@ -244,6 +269,14 @@ struct ScatterRows {
   std::int64_t count, rows, width;
   const void* x;
   const std::int32_t* index;
+  void* out;
+};
+
+// out = round(x), elementwise.
+struct Round {
+  DataType type;
+  std::int64_t elements;
+  const float* x;
   void* out;
 };
 

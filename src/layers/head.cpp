@@ -16,13 +16,17 @@ std::int64_t padded(std::int64_t rows, std::int64_t most) {
 }  // namespace
 
 template <typename Product>
-Product Head::projection(std::int64_t rows) const {
+Product Head::product(std::int64_t rows, std::int64_t tokens) const {
   Product product{};
   product.type = type_;
   product.rows = product.slot_rows = rows;
   product.in = architecture_.hidden;
-  product.out = architecture_.vocab;
+  product.out = tokens;
   return product;
+}
+
+VocabularySlice Head::block(std::int64_t index) const {
+  return vocabulary_slice(architecture_.vocab, index, vocabulary_blocks(architecture_.vocab));
 }
 
 void Head::prepare(Device& device, std::int64_t slot_tokens, bool backward) const {
@@ -31,124 +35,211 @@ void Head::prepare(Device& device, std::int64_t slot_tokens, bool backward) cons
   for (std::int64_t begin = 0; begin < slot_tokens; begin += step)
     for (std::int64_t count = 1; count <= std::min(step, slot_tokens - begin); ++count)
       sizes.insert(padded(count, slot_tokens - begin));
-  for (const std::int64_t rows : sizes) {
-    device.prepare(projection<LinearForward>(rows));
-    if (!backward) continue;
-    device.prepare(projection<LinearInputGradient>(rows));
-    auto weight = projection<LinearWeightGradient>(rows);
-    for (const bool accumulate : {true, false}) {
-      weight.accumulate = accumulate;
-      device.prepare(weight);
+  const std::set tokens{block(0).tokens, block(vocabulary_blocks(architecture_.vocab) - 1).tokens};
+  for (const std::int64_t width : tokens) {
+    for (const std::int64_t rows : sizes) {
+      device.prepare(product<LinearForward>(rows, width));
+      if (!backward) continue;
+      auto input = product<LinearInputGradient>(rows, width);
+      input.result = DataType::f32;
+      auto weight = product<LinearWeightGradient>(rows, width);
+      for (const bool accumulate : {true, false}) {
+        input.accumulate = weight.accumulate = accumulate;
+        device.prepare(input);
+        device.prepare(weight);
+      }
     }
   }
 }
 
-void Head::chunk(const HeadCall& call, std::int64_t slot, std::int64_t begin, std::int64_t count,
-                 const HeadGradients* gradients, bool fresh, void* dx, Scratch& scratch) const {
+// work(chunk) for the slot's supervised rows, chunk by chunk.
+template <typename Work>
+void Head::for_each_chunk(const HeadCall& call, std::int64_t slot, Scratch& scratch, const Work& work) const {
   const Architecture& a = architecture_;
-  Device& device = call.device;
-  Stream& stream = call.stream;
-  const std::int64_t size = size_of(type_);
-  const auto epsilon = static_cast<float>(a.rms_epsilon);
-  const std::int64_t first = slot * call.slot_tokens + begin;
-  const std::int64_t rows = padded(count, call.slot_tokens - begin);
-  const Bytes mark = scratch.mark();
-  void* x = scratch.take(rows * a.hidden * size);
-  void* normed = scratch.take(rows * a.hidden * size);
-  std::byte* logits = gradients != nullptr && gradients->logits != nullptr
-                          ? gradients->logits + first * a.vocab * size
-                          : static_cast<std::byte*>(scratch.take(rows * a.vocab * size));
-  device.run(stream, GatherRows{.type = type_,
-                                .count = rows,
-                                .width = a.hidden,
-                                .x = static_cast<const std::byte*>(call.x) +
-                                     slot * call.slot_tokens * a.hidden * size,
-                                .index = call.rows + first,
-                                .out = x});
-  device.run(stream, RmsNormForward{.type = type_,
-                                    .rows = rows,
-                                    .width = a.hidden,
-                                    .epsilon = epsilon,
-                                    .x = x,
-                                    .weight = call.norm_weight,
-                                    .y = normed});
-  auto project = projection<LinearForward>(rows);
-  project.x = normed;
-  project.weight = call.projection;
-  project.y = logits;
-  device.run(stream, project);
-  CrossEntropy entropy{.type = type_,
-                       .rows = rows,
-                       .vocab = a.vocab,
-                       .logits = logits,
-                       .target = call.targets + first,
-                       .scale = 0,
-                       .loss = call.loss + first};
-  if (gradients != nullptr) {
-    entropy.scale = gradients->scale;
-    entropy.dlogits = logits;
+  const std::int64_t size = size_of(type_), step = head_chunk_rows(call.slot_tokens);
+  const std::int64_t count = call.counts[static_cast<std::size_t>(slot)];
+  for (std::int64_t begin = 0; begin < count; begin += step) {
+    const Bytes mark = scratch.mark();
+    Chunk chunk{.slot = slot,
+                .begin = begin,
+                .first = slot * call.slot_tokens + begin,
+                .rows = padded(std::min(step, count - begin), call.slot_tokens - begin)};
+    chunk.x = scratch.take(chunk.rows * a.hidden * size);
+    chunk.normed = scratch.take(chunk.rows * a.hidden * size);
+    call.device.run(call.stream, GatherRows{.type = type_,
+                                            .count = chunk.rows,
+                                            .width = a.hidden,
+                                            .x = static_cast<const std::byte*>(call.x) +
+                                                 slot * call.slot_tokens * a.hidden * size,
+                                            .index = call.rows + chunk.first,
+                                            .out = chunk.x});
+    call.device.run(call.stream, RmsNormForward{.type = type_,
+                                                .rows = chunk.rows,
+                                                .width = a.hidden,
+                                                .epsilon = static_cast<float>(a.rms_epsilon),
+                                                .x = chunk.x,
+                                                .weight = call.norm_weight,
+                                                .y = chunk.normed});
+    work(chunk);
+    scratch.release_to(mark);
   }
-  device.run(stream, entropy);
-  if (gradients != nullptr) {
-    void* dnormed = scratch.take(rows * a.hidden * size);
-    auto weight = projection<LinearWeightGradient>(rows);
-    weight.dy = logits;
-    weight.x = normed;
-    weight.dweight = gradients->projection;
-    weight.accumulate = !fresh;
-    device.run(stream, weight);
-    auto input = projection<LinearInputGradient>(rows);
-    input.dy = logits;
-    input.weight = call.projection;
-    input.dx = dnormed;
-    device.run(stream, input);
-    device.run(stream, RmsNormBackward{.type = type_,
-                                       .rows = rows,
-                                       .slot_rows = rows,
-                                       .width = a.hidden,
-                                       .epsilon = epsilon,
-                                       .x = x,
-                                       .weight = call.norm_weight,
-                                       .dy = dnormed,
-                                       .residual = nullptr,
-                                       .dx = static_cast<std::byte*>(dx) + begin * a.hidden * size,
-                                       .dweight = gradients->norm_weight});
-  }
-  scratch.release_to(mark);
+}
+
+void Head::project(const HeadCall& call, const Chunk& chunk, const VocabularySlice& block,
+                   void* logits) const {
+  auto forward = product<LinearForward>(chunk.rows, block.tokens);
+  forward.x = chunk.normed;
+  forward.weight = static_cast<const std::byte*>(call.projection) +
+                   (block.first - call.slice.first) * architecture_.hidden * size_of(type_);
+  forward.y = logits;
+  call.device.run(call.stream, forward);
+}
+
+void Head::score(const HeadCall& call, const Chunk& chunk, const VocabularySlice& block, const void* logits,
+                 float* scores) const {
+  call.device.run(call.stream, SoftmaxScores{.type = type_,
+                                             .rows = chunk.rows,
+                                             .first = block.first,
+                                             .width = block.tokens,
+                                             .logits = logits,
+                                             .target = call.targets + chunk.first,
+                                             .scores = scores,
+                                             .fresh = block.block == 0});
+  if (block.end_block < vocabulary_blocks(architecture_.vocab)) return;
+  call.device.run(call.stream, CrossEntropyLoss{.rows = chunk.rows,
+                                                .scores = scores,
+                                                .target = call.targets + chunk.first,
+                                                .loss = call.loss + chunk.first});
+}
+
+// Logits become their gradient. `normed`: that of the normed rows so far, [rows, hidden].
+void Head::block_gradients(const HeadCall& call, const HeadGradients& gradients, const Chunk& chunk,
+                           const VocabularySlice& block, void* logits, const float* scores, bool fresh,
+                           float* normed) const {
+  const std::int64_t offset = (block.first - call.slice.first) * architecture_.hidden;
+  call.device.run(call.stream, CrossEntropyGradient{.type = type_,
+                                                    .rows = chunk.rows,
+                                                    .first = block.first,
+                                                    .width = block.tokens,
+                                                    .logits = logits,
+                                                    .target = call.targets + chunk.first,
+                                                    .scores = scores,
+                                                    .scale = gradients.scale,
+                                                    .dlogits = logits});
+  auto weight = product<LinearWeightGradient>(chunk.rows, block.tokens);
+  weight.dy = logits;
+  weight.x = chunk.normed;
+  weight.dweight = gradients.projection + offset;
+  weight.accumulate = !fresh;
+  call.device.run(call.stream, weight);
+  auto input = product<LinearInputGradient>(chunk.rows, block.tokens);
+  input.dy = logits;
+  input.weight = static_cast<const std::byte*>(call.projection) + offset * size_of(type_);
+  input.dx = normed;
+  input.result = DataType::f32;
+  input.accumulate = block.end_block < vocabulary_blocks(architecture_.vocab);
+  call.device.run(call.stream, input);
+}
+
+// The gradient of the rows of the last boundary from that of the normed ones: dx[slot_tokens, hidden].
+void Head::norm_gradient(const HeadCall& call, const HeadGradients& gradients, const Chunk& chunk,
+                         const float* normed, void* dx, Scratch& scratch) const {
+  const Architecture& a = architecture_;
+  void* dnormed = scratch.take(chunk.rows * a.hidden * size_of(type_));
+  call.device.run(call.stream,
+                  Round{.type = type_, .elements = chunk.rows * a.hidden, .x = normed, .out = dnormed});
+  call.device.run(call.stream,
+                  RmsNormBackward{.type = type_,
+                                  .rows = chunk.rows,
+                                  .slot_rows = chunk.rows,
+                                  .width = a.hidden,
+                                  .epsilon = static_cast<float>(a.rms_epsilon),
+                                  .x = chunk.x,
+                                  .weight = call.norm_weight,
+                                  .dy = dnormed,
+                                  .residual = nullptr,
+                                  .dx = static_cast<std::byte*>(dx) + chunk.begin * a.hidden * size_of(type_),
+                                  .dweight = gradients.norm_weight});
+}
+
+void Head::scatter(const HeadCall& call, const HeadGradients& gradients, std::int64_t slot,
+                   const void* dx) const {
+  const std::int64_t width = architecture_.hidden;
+  call.device.run(call.stream, ScatterRows{.type = type_,
+                                           .count = call.counts[static_cast<std::size_t>(slot)],
+                                           .rows = call.slot_tokens,
+                                           .width = width,
+                                           .x = dx,
+                                           .index = call.rows + slot * call.slot_tokens,
+                                           .out = static_cast<std::byte*>(gradients.gradient) +
+                                                  slot * call.slot_tokens * width * size_of(type_)});
 }
 
 void Head::forward(const HeadCall& call) const {
   Scratch scratch(call.workspace, call.workspace_bytes);
-  call.device.zero(call.stream, call.loss, {call.slots * call.slot_tokens * 4});
-  const std::int64_t step = head_chunk_rows(call.slot_tokens);
+  if (call.slice.end_block == vocabulary_blocks(architecture_.vocab))
+    call.device.zero(call.stream, call.loss, {call.slots * call.slot_tokens * 4});
   for (std::int64_t slot = 0; slot < call.slots; ++slot) {
-    const std::int64_t count = call.counts[static_cast<std::size_t>(slot)];
-    for (std::int64_t begin = 0; begin < count; begin += step)
-      chunk(call, slot, begin, std::min(step, count - begin), nullptr, false, nullptr, scratch);
+    for_each_chunk(call, slot, scratch, [&](const Chunk& chunk) {
+      void* logits = scratch.take(chunk.rows * block(0).tokens * size_of(type_));
+      float* scores = call.scores != nullptr
+                          ? call.scores + chunk.first * kSoftmaxScores
+                          : static_cast<float*>(scratch.take(chunk.rows * kSoftmaxScores * 4));
+      for (std::int64_t b = call.slice.block; b < call.slice.end_block; ++b) {
+        project(call, chunk, block(b), logits);
+        score(call, chunk, block(b), logits, scores);
+      }
+    });
+  }
+}
+
+void Head::backward(const HeadCall& call, const HeadGradients& gradients) const {
+  const Architecture& a = architecture_;
+  Scratch scratch(call.workspace, call.workspace_bytes);
+  void* dx = scratch.take(call.slot_tokens * a.hidden * size_of(type_));
+  bool fresh = gradients.fresh;
+  for (std::int64_t slot = 0; slot < call.slots; ++slot) {
+    for_each_chunk(call, slot, scratch, [&](const Chunk& chunk) {
+      void* logits = scratch.take(chunk.rows * block(0).tokens * size_of(type_));
+      float* normed = gradients.normed + chunk.first * a.hidden;
+      for (std::int64_t b = call.slice.end_block - 1; b >= call.slice.block; --b) {
+        project(call, chunk, block(b), logits);
+        block_gradients(call, gradients, chunk, block(b), logits, call.scores + chunk.first * kSoftmaxScores,
+                        fresh, normed);
+      }
+      if (call.slice.block == 0) norm_gradient(call, gradients, chunk, normed, dx, scratch);
+      fresh = false;
+    });
+    if (call.slice.block == 0) scatter(call, gradients, slot, dx);
   }
 }
 
 void Head::forward_backward(const HeadCall& call, const HeadGradients& gradients) const {
   const Architecture& a = architecture_;
+  const std::int64_t size = size_of(type_), blocks = vocabulary_blocks(a.vocab);
   Scratch scratch(call.workspace, call.workspace_bytes);
   call.device.zero(call.stream, call.loss, {call.slots * call.slot_tokens * 4});
-  const std::int64_t step = head_chunk_rows(call.slot_tokens), size = size_of(type_);
   void* dx = scratch.take(call.slot_tokens * a.hidden * size);
   bool fresh = gradients.fresh;
   for (std::int64_t slot = 0; slot < call.slots; ++slot) {
-    const std::int64_t count = call.counts[static_cast<std::size_t>(slot)];
-    for (std::int64_t begin = 0; begin < count; begin += step) {
-      chunk(call, slot, begin, std::min(step, count - begin), &gradients, fresh, dx, scratch);
+    for_each_chunk(call, slot, scratch, [&](const Chunk& chunk) {
+      // Block behind block, [rows, block] each.
+      std::byte* logits = gradients.logits != nullptr
+                              ? gradients.logits + chunk.first * a.vocab * size
+                              : static_cast<std::byte*>(scratch.take(chunk.rows * a.vocab * size));
+      auto* scores = static_cast<float*>(scratch.take(chunk.rows * kSoftmaxScores * 4));
+      auto* normed = static_cast<float*>(scratch.take(chunk.rows * a.hidden * 4));
+      const auto of_block = [&](std::int64_t b) { return logits + chunk.rows * block(b).first * size; };
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        project(call, chunk, block(b), of_block(b));
+        score(call, chunk, block(b), of_block(b), scores);
+      }
+      for (std::int64_t b = blocks - 1; b >= 0; --b)
+        block_gradients(call, gradients, chunk, block(b), of_block(b), scores, fresh, normed);
+      norm_gradient(call, gradients, chunk, normed, dx, scratch);
       fresh = false;
-    }
-    call.device.run(call.stream, ScatterRows{.type = type_,
-                                             .count = count,
-                                             .rows = call.slot_tokens,
-                                             .width = a.hidden,
-                                             .x = dx,
-                                             .index = call.rows + slot * call.slot_tokens,
-                                             .out = static_cast<std::byte*>(gradients.gradient) +
-                                                    slot * call.slot_tokens * a.hidden * size});
+    });
+    scatter(call, gradients, slot, dx);
   }
 }
 
@@ -212,7 +303,21 @@ Bytes Head::workspace(std::int64_t slot_tokens) const {
   scratch.take(rows * a.hidden * size);
   scratch.take(rows * a.hidden * size);
   scratch.take(rows * a.vocab * size);
+  scratch.take(rows * kSoftmaxScores * 4);
+  scratch.take(rows * a.hidden * 4);
   scratch.take(rows * a.hidden * size);
+  return scratch.peak();
+}
+
+Bytes Head::slice_workspace(std::int64_t slot_tokens) const {
+  const Architecture& a = architecture_;
+  const std::int64_t rows = padded(head_chunk_rows(slot_tokens), slot_tokens), size = size_of(type_);
+  Scratch scratch(nullptr);
+  scratch.take(slot_tokens * a.hidden * size);
+  scratch.take(rows * a.hidden * size);
+  scratch.take(rows * a.hidden * size);
+  scratch.take(rows * block(0).tokens * size);
+  scratch.take(std::max(rows * kSoftmaxScores * 4, rows * a.hidden * size));
   return scratch.peak();
 }
 

@@ -32,8 +32,9 @@ struct WorkspaceBytes {
   Bytes forward;    // with nothing stashed (the most)
   Bytes recompute;  // the most over all levels, the down-projection's output included
   Bytes backward;
-  Bytes head;    // fused head: one row chunk
-  Bytes decode;  // one decoding step
+  Bytes head;        // fused head: one row chunk
+  Bytes head_slice;  // the same of a head in slices
+  Bytes decode;      // one decoding step
 };
 
 struct CostTable {

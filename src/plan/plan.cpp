@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/json.h"
+#include "model/vocabulary.h"
 #include "plan/json_fields.h"
 
 namespace lazytrain {
@@ -42,6 +43,10 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     refuse(fmt::format("fetch_lead {}", plan.fetch_lead));
   if (plan.activation_stage_slots < 1 || plan.activation_stage_slots > 1024)
     refuse(fmt::format("{} stage slots of activations", plan.activation_stage_slots));
+  if (plan.head_slices < 1 || plan.head_slices > vocabulary_blocks(architecture.vocab))
+    refuse(fmt::format("{} slices of the head; its vocabulary of {} has 1 to {}", plan.head_slices,
+                       architecture.vocab, vocabulary_blocks(architecture.vocab)));
+  if (plan.head_slices > 1 && plan.retain_logits) refuse("a head in slices retains no logits");
   if (!plan.groups.empty() && plan.groups.size() != layers + 2)
     refuse(
         fmt::format("the plan is for {} parameter groups, the model has {}", plan.groups.size(), layers + 2));
@@ -118,6 +123,7 @@ nlohmann::json to_json(const Plan& plan) {
           {"activation_stage_slots", plan.activation_stage_slots},
           {"gradient_slots", plan.gradient_slots},
           {"boundary_gradient_on_host", plan.boundary_gradient_on_host},
+          {"head_slices", plan.head_slices},
           {"tail_skip", plan.tail_skip},
           {"sweep_last_layer", plan.sweep_last_layer},
           {"retain_logits", plan.retain_logits},
@@ -166,6 +172,7 @@ Plan plan_from_json(const nlohmann::json& json, const std::string& where) {
   plan.activation_stage_slots = fields.integer("activation_stage_slots", 1, 1024);
   plan.gradient_slots = fields.integer("gradient_slots", 1, 1024);
   plan.boundary_gradient_on_host = fields.boolean("boundary_gradient_on_host");
+  plan.head_slices = fields.integer("head_slices", 1, kVocabularyBlocks);
   plan.tail_skip = fields.boolean("tail_skip");
   plan.sweep_last_layer = fields.boolean("sweep_last_layer");
   plan.retain_logits = fields.boolean("retain_logits");

@@ -60,7 +60,7 @@ struct GroupPlan {
 };
 
 struct Plan {
-  static constexpr int kVersion = 3;
+  static constexpr int kVersion = 4;
 
   std::string policy;
   BatchGeometry batch;
@@ -84,6 +84,9 @@ struct Plan {
   // fp32 gradient accumulators that layers rotate through; one is free again when its gradient has left.
   std::int64_t gradient_slots = 2;
   bool boundary_gradient_on_host = false;  // the gradient of a boundary leaves the device between layers
+  // Tiered machines: slices of the vocabulary in which the head is computed, two of them on the device at a
+  // time. 1: whole. More compute the logits twice, and stream all slices but the last twice.
+  std::int64_t head_slices = 1;
 
   bool tail_skip = true;           // a re-forward leaves out the down-projection
   bool sweep_last_layer = false;   // MegaTrain: the no-grad sweep over a block runs its last layer too

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "model/vocabulary.h"
 #include "planning/milp_policy.h"
 #include "planning/paper.h"
 #include "planning/policies.h"
@@ -51,7 +52,8 @@ bool same_decisions(const Plan& a, const Plan& b) {
   const auto knobs = [](const Plan& plan) {
     return std::tuple(plan.weight_slots, plan.fetch_lead, plan.offload_lag, plan.gradient_slots,
                       plan.boundary_gradient_on_host, plan.tail_skip, plan.sweep_last_layer,
-                      plan.retain_logits, plan.optimizer_overlap, plan.activation_stage_slots);
+                      plan.retain_logits, plan.optimizer_overlap, plan.activation_stage_slots,
+                      plan.head_slices);
   };
   return knobs(a) == knobs(b) && a.groups == b.groups &&
          std::equal(a.boundaries.begin(), a.boundaries.end(), b.boundaries.begin(), b.boundaries.end(),
@@ -97,6 +99,9 @@ bool Candidates::fits(const Program& program) const {
 void Candidates::finish(Candidate& candidate) {
   Evaluation& row = candidate.row;
   row.policy = candidate.plan.policy;
+  if (candidate.plan.head_slices > 1)
+    row.variant +=
+        fmt::format("{}head in {} slices", row.variant.empty() ? "" : ", ", candidate.plan.head_slices);
   row.micro_batch = candidate.plan.batch.micro_batch;
   row.optimizer_overlap = candidate.plan.optimizer_overlap;
   row.device = candidate.program.device_bytes;
@@ -177,8 +182,10 @@ std::vector<std::int64_t> intervals(const PlanningInputs& inputs) {
 std::vector<Candidate> Candidates::of(const std::string& policy) {
   const bool unified = inputs_.context.tiers == TierModel::unified;
   std::vector<Candidate> found;
-  if (is(policy, "megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
-  if (is(policy, "zero3-offload")) found.push_back(roomiest(zero3_offload_plan(inputs_, batch_), ""));
+  // Published policies know no slices of the head.
+  const auto published = [&](const char* name) { return is(policy, name) && inputs_.head_slices == 1; };
+  if (published("megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
+  if (published("zero3-offload")) found.push_back(roomiest(zero3_offload_plan(inputs_, batch_), ""));
   if (is(policy, "every-k"))
     for (const std::int64_t k : intervals(inputs_))
       found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
@@ -187,7 +194,7 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
     found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::all), "stash all"));
     found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::none), "stash none"));
   }
-  if (is(policy, "paper")) {
+  if (published("paper")) {
     if (const std::optional<Plan> plan = paper_plan(inputs_, batch_)) {
       found.push_back(exactly(*plan, ""));
     } else {
@@ -416,6 +423,12 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
   }
 }
 
+bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {
+  const bool published = policy == "megatrain" || policy == "zero3-offload" || policy == "paper";
+  return !published && inputs.context.tiers == TierModel::tiered &&
+         vocabulary_blocks(inputs.context.architecture.vocab) > 1;
+}
+
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
                                     const std::string& of_policy, bool fitting) {
   // The program falls back to the heuristics.
@@ -446,6 +459,12 @@ std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeo
       shapes.back().boundaries.front().device_micro_batches = batch.micro_batches();
     }
   }
+  if (may_slice_head(inputs, policy))
+    for (std::size_t i = 0, whole = shapes.size(); i < whole; ++i) {
+      if (shapes[i].retain_logits) continue;
+      shapes.push_back(shapes[i]);
+      shapes.back().head_slices = vocabulary_blocks(inputs.context.architecture.vocab);
+    }
   const WorkspaceBytes workspace = inputs.workspace(batch.micro_batch, batch.slot_tokens);
   std::vector<LeanSize> sizes;
   for (const Plan& shape : shapes) {

@@ -16,6 +16,7 @@ Plan blank_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const 
   plan.groups = inputs.context.homes;
   plan.policy = policy;
   plan.batch = batch;
+  plan.head_slices = inputs.head_slices;
   plan.optimizer_overlap = inputs.optimizer_overlap.value_or(true);
   plan.cost_fingerprint = fingerprint(inputs.costs);
   const auto layers = static_cast<std::size_t>(inputs.context.architecture.layers);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "model/vocabulary.h"
 #include "planning/candidates.h"
 #include "planning/local_search.h"
 #include "planning/paper.h"
@@ -225,9 +227,9 @@ std::vector<Best>::iterator largest_of_the_best(const PlanningInputs& inputs, st
   });
 }
 
-// The best plan with states and gradients where inputs.context.homes says; none where nothing fits.
-std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const std::string& policy,
-                                           std::span<const std::int64_t> micro_batches) {
+// The best plan with inputs.head_slices; none where nothing fits.
+std::optional<PlannedStep> plan_with_head(const PlanningInputs& inputs, const std::string& policy,
+                                          std::span<const std::int64_t> micro_batches) {
   BatchGeometry batch = inputs.batch;
   // The largest micro-batch whose plan is no slower than the fastest. Smaller ones need less memory and hide
   // transfers better; once two in a row gain nothing, smaller still will not either.
@@ -262,6 +264,49 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   Best best = std::move(*chosen);
   best.table.insert(best.table.end(), others.begin(), others.end());
   return finished(std::move(best), inputs.machine);
+}
+
+// A head in slices, or in more, where that is faster than `found`: its logits are computed twice, and what
+// the head leaves free takes stashes instead. Few slices first; where they do not pay, more will not either.
+void try_slices(const PlanningInputs& inputs, PlannedStep& found) {
+  constexpr double kWorthTrying = 0.02;  // of the device
+  const std::int64_t so_far = found.plan.head_slices;
+  const auto slots = static_cast<double>(found.plan.batch.slots);
+  const Seconds repeated = so_far > 1 ? 0 : slots * inputs.costs.head_forward * inputs.supervised_fraction;
+  const Architecture& a = inputs.context.architecture;
+  const auto head = static_cast<double>(a.vocab * a.hidden * (inputs.context.type_bytes + 4));
+  if (repeated >= found.simulation.recompute + found.simulation.exposed ||
+      head < kWorthTrying * static_cast<double>(inputs.machine.device_capacity.value))
+    return;
+  for (std::int64_t slices = 4 * so_far; slices <= vocabulary_blocks(a.vocab); slices *= 4) {
+    PlanningInputs in_slices = inputs;
+    in_slices.head_slices = slices;
+    std::optional<PlannedStep> step =
+        plan_with_head(in_slices, "milp", std::array{found.plan.batch.micro_batch});
+    if (!step || step->simulation.step >= found.simulation.step * (1 - kSameStep) ||
+        !better(inputs, step->simulation.step, disk_writes(step->program), found.simulation.step,
+                disk_writes(found.program)))
+      return;
+    for (Evaluation& row : found.table) row.chosen = false;
+    step->table.insert(step->table.end(), found.table.begin(), found.table.end());
+    found = std::move(*step);
+  }
+}
+
+// The best plan with states and gradients where inputs.context.homes says; none where nothing fits. The head
+// is computed in slices where it has to be, and where that is faster.
+std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const std::string& policy,
+                                           std::span<const std::int64_t> micro_batches) {
+  std::optional<PlannedStep> step = plan_with_head(inputs, policy, micro_batches);
+  if (!may_slice_head(inputs, policy)) return step;
+  const std::int64_t most = vocabulary_blocks(inputs.context.architecture.vocab);
+  PlanningInputs in_slices = inputs;
+  for (in_slices.head_slices = std::min<std::int64_t>(4, most); !step; in_slices.head_slices = most) {
+    step = plan_with_head(in_slices, policy, micro_batches);
+    if (in_slices.head_slices == most) break;
+  }
+  if (step && (policy == "auto" || policy == "milp")) try_slices(inputs, *step);
+  return step;
 }
 
 // The most that the disk has room for; 0 where that is nothing.

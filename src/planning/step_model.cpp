@@ -79,17 +79,15 @@ std::vector<SlotRange> slot_ranges(const Program& program, const StepSlots& slot
     const Op& op = program.ops[i];
     std::size_t slot = slots.count();
     if (op.kind == OpKind::forward) slot = StepSlots::forward(op.layer);
-    if (op.kind == OpKind::head_forward_backward) slot = slots.head();
+    if (is_head(op.kind)) slot = slots.head();
     if (op.kind == OpKind::recompute || op.kind == OpKind::backward) slot = slots.backward(op.layer);
     if (slot == slots.count()) continue;
     SlotRange& range = ranges[slot];
     const bool ends_micro_batch = op.kind != OpKind::recompute;
     if (range.empty) range.begin = range.begun = i;
-    if (ends_micro_batch && op.micro_batch == 0) range.begun = i;
+    if (ends_micro_batch && (op.micro_batch == 0 || op.slice >= 0)) range.begun = i;  // all slices count
     // A micro-batch ends with its backward, and begins with the recomputation before that.
-    if (op.kind == OpKind::recompute || op.kind == OpKind::forward ||
-        op.kind == OpKind::head_forward_backward)
-      range.ending = i;
+    if (op.kind == OpKind::recompute || op.kind == OpKind::forward || is_head(op.kind)) range.ending = i;
     range.end = i;
     range.empty = false;
   }
@@ -164,6 +162,7 @@ Plan bare_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const S
   plan.weight_slots = knobs.weight_slots;
   plan.gradient_slots = knobs.gradient_slots;
   plan.activation_stage_slots = knobs.stage_slots;
+  plan.head_slices = inputs.head_slices;
   plan.boundary_gradient_on_host = knobs.boundary_gradient_on_host;
   const auto calls = static_cast<double>(micro_batches);
   plan.fetch_lead = std::max<std::int64_t>(0, std::lround(2 * calls * knobs.lead) + 2);
@@ -193,6 +192,10 @@ StepModel make_step_model(const PlanningInputs& inputs, const BatchGeometry& bat
   const auto slots = static_cast<double>(batch.slots);
   const Seconds overhead = inputs.costs.op_overhead;
   model.head = calls * overhead + slots * inputs.costs.head * inputs.supervised_fraction;
+  model.head_slices = static_cast<double>(inputs.head_slices);
+  if (inputs.head_slices > 1)  // the logits are computed twice
+    model.head += (2 * model.head_slices - 1) * calls * overhead +
+                  slots * inputs.costs.head_forward * inputs.supervised_fraction;
   const bool tied = context.architecture.tied_head;
   model.head_weights = size_of(inputs, head) + (tied ? size_of(inputs, 0) : 0.0);
   double elements = static_cast<double>(context.groups[head].elements);

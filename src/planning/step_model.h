@@ -73,7 +73,8 @@ struct StepModel {
   double weight_slot = 0;  // bytes of one slot that weights rotate through
 
   Seconds head = 0;
-  double head_weights = 0, head_gradient = 0;
+  double head_weights = 0, head_gradient = 0;  // bytes of all slices, each once
+  double head_slices = 1;
   Seconds embedding_update = 0, head_update = 0;
   Seconds gather = 0, scatter = 0;  // of one micro-batch
   Seconds finish = 0;               // the rest of the embedding's gradient, and the norm

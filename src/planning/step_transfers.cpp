@@ -66,13 +66,16 @@ void StepWriter::demands() {
     }
     early(block, sweep);
   }
-  // The embedding's rows are made on the host, and the head's weights come once, before it.
+  // The embedding's rows are made on the host. The head's weights come once, before it; in slices all but the
+  // last come twice, and only the first before it, as only the last gradient leaves behind it.
   Terms rows;
   rows.constant = bytes(model_.boundary);
   fetch(StepSlots::forward(0), rows, 1);
-  fetches_[slots_.head()].constant += bytes(model_.head_weights);
-  fetches_due_[slots_.head()].constant += bytes(model_.head_weights);
-  last_out_[slots_.head()].constant += bytes(model_.head_gradient);
+  const double slice = 1 / model_.head_slices;
+  fetches_[slots_.head()].constant += (2 - slice) * bytes(model_.head_weights);
+  fetches_due_[slots_.head()].constant += slice * bytes(model_.head_weights);
+  gradual_out_[slots_.head()].constant += (1 - slice) * bytes(model_.head_gradient);
+  last_out_[slots_.head()].constant += slice * bytes(model_.head_gradient);
   last_out_[slots_.backward(0)].constant += bytes(model_.boundary);
 }
 
@@ -267,7 +270,7 @@ void StepWriter::lag(std::size_t t, std::int32_t queue) {
   if (t <= slots_.head() + 1) {
     for (std::size_t slot = 1; slot < t; ++slot)
       reserve(slot, slot + 1 == t ? latest : part(model_.knobs.lag - static_cast<double>(t - 1 - slot)));
-    if (t > slots_.head()) terms.constant -= bytes(model_.head_gradient);
+    if (t > slots_.head()) terms.constant -= bytes(model_.head_gradient) / model_.head_slices;
   } else {
     // Accumulators: the latest gradients may still be there, but for the one whose place is needed now. A
     // sweep needs none.
@@ -280,7 +283,7 @@ void StepWriter::lag(std::size_t t, std::int32_t queue) {
       reserve(slots_.backward(l), latest);
     // What the head left has its own place for a while.
     if (now + 2 >= model_.layers) {
-      terms.constant -= bytes(model_.head_gradient);
+      terms.constant -= bytes(model_.head_gradient) / model_.head_slices;
       for (std::int64_t l = std::max<std::int64_t>(0, model_.layers - 2); l < model_.layers; ++l)
         reserve(StepSlots::forward(l), 1);
     }
@@ -376,7 +379,7 @@ void StepWriter::updates() {
     const bool head = l == model_.layers;
     Terms load;
     if (head) {
-      load.constant = bytes(model_.head_weights) / link;
+      load.constant = bytes(model_.head_weights) / model_.head_slices / link;
       if (model_.overlap) updated.constant += seconds(model_.head_update);
     } else {
       load.constant = bytes(layer(l).weights) / link;

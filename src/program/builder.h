@@ -37,6 +37,8 @@ class ProgramBuilder {
   // compute op in front of it has ended if `gated`.
   void before(int compute, Op op, bool gated = false);
   void after(int compute, Op op);
+  // The slices in which the head is computed.
+  void head_slices(std::int64_t slices) { program_.head_slices = slices; }
   [[nodiscard]] int next_compute() const { return static_cast<int>(compute_.size()); }
 
   Program finish(LoweringDepth depth = LoweringDepth::complete);

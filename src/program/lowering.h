@@ -81,9 +81,10 @@ Program lower_update_only(const LoweringContext& context);
 // What context.homes puts on disk.
 Bytes bytes_on_disk(const LoweringContext& context);
 
-// Forward and losses of one batch; weights streamed through `weight_slots`.
+// Forward and losses of one batch; weights streamed through `weight_slots`, the head in `head_slices` slices
+// of the vocabulary (Plan::head_slices).
 Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batch, std::int64_t weight_slots,
-                       const WorkspaceBytes& workspace);
+                       const WorkspaceBytes& workspace, std::int64_t head_slices = 1);
 
 // Generation for `sequences` sequences of at most `capacity` tokens: prefill takes prompts packed into slots,
 // decode one token a sequence. Both see the same caches at the same offsets.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "program/lowering_common.h"
+#include "program/lowering_head.h"
 
 namespace lazytrain {
 namespace {
@@ -59,12 +60,13 @@ Program lower_update_only(const LoweringContext& context) {
 }
 
 Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batch, std::int64_t weight_slots,
-                       const WorkspaceBytes& workspace) {
+                       const WorkspaceBytes& workspace, std::int64_t head_slices) {
   ProgramBuilder builder(ProgramKind::evaluate, context, batch);
   const StateBuffers state = add_state_buffers(builder, context);
   const std::int64_t batch_rows = batch.slots * batch.slot_tokens;
+  // Without a backward the whole head has the scratch of a slice, too.
   const DeviceCommon common =
-      add_device_common(builder, context, batch_rows, std::max(workspace.forward, workspace.head));
+      add_device_common(builder, context, batch_rows, std::max(workspace.forward, workspace.head_slice));
   HostWeights host_weights(context, state);
   WeightSlots weights(builder, context, host_weights, weight_slots);
   add_load_batch(builder, common, batch_rows);
@@ -85,6 +87,18 @@ Program lower_evaluate(const LoweringContext& context, const BatchGeometry& batc
       weights.used(l, builder.compute(std::move(op)));
       input = output;
     }
+  }
+  if (head_slices > 1 && !builder.unified()) {
+    lower_head_forward({.builder = builder,
+                        .context = context,
+                        .state = state,
+                        .geometry = batch,
+                        .slices = head_slices,
+                        .batch = common.batch,
+                        .workspace = common.workspace,
+                        .load_at = builder.next_compute() - 1,
+                        .inputs = boundary});
+    return builder.finish();
   }
   const std::vector<Operand> head = use_head(builder, context, state, builder.next_compute() - 1);
   for (std::int32_t m = 0; m < micro_batches; ++m) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "program/lowering_activations.h"
 #include "program/lowering_common.h"
+#include "program/lowering_head.h"
 
 namespace lazytrain {
 namespace {
@@ -24,7 +25,8 @@ class TrainLowering {
         updates_(context_, state_, host_weights_),
         common_(add_device_common(builder_, context, plan.batch.slots * plan.batch.slot_tokens, Bytes{0})),
         forward_workspace_(builder_.transient("dev.workspace.forward", Tier::device, workspace.forward)),
-        head_workspace_(builder_.transient("dev.workspace.head", Tier::device, workspace.head)),
+        head_workspace_(builder_.transient("dev.workspace.head", Tier::device,
+                                           in_slices() ? workspace.head_slice : workspace.head)),
         backward_workspace_(
             builder_.transient("dev.workspace.backward", Tier::device,
                                std::max({workspace.forward, workspace.recompute, workspace.backward}))),
@@ -44,7 +46,6 @@ class TrainLowering {
     host_stash_ = host_boundary_;
     gradient_.assign(static_cast<std::size_t>(micro_batches_), -1);
     host_gradient_.assign(gradient_.size(), {});
-    loss_ = gradient_;
   }
 
   Program lower(LoweringDepth depth) {
@@ -69,7 +70,10 @@ class TrainLowering {
 
     for (std::int32_t l = 0; l < layers_; ++l) forward(l, false);
     disk_.begin_reading();
-    head_step();
+    if (in_slices())
+      sliced_head();
+    else
+      head_step();
     const std::vector<Block> blocks = blocks_of(plan_);
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
       sweep(*block);
@@ -249,6 +253,27 @@ class TrainLowering {
     source = -1;
   }
 
+  [[nodiscard]] bool in_slices() const { return plan_.head_slices > 1 && !builder_.unified(); }
+
+  void sliced_head() {
+    std::vector<BufferId>& inputs = boundary_[at(layers_)];
+    lower_head_training(
+        {.builder = builder_,
+         .context = context_,
+         .state = state_,
+         .geometry = plan_.batch,
+         .slices = plan_.head_slices,
+         .batch = common_.batch,
+         .workspace = head_workspace_,
+         .load_at = fetch_at(-1),
+         .inputs = inputs},
+        {.gradient_rows = gradient_rows_, .completed = [&](std::int32_t m, BufferId gradient, int compute) {
+           gradient_[at(m)] = gradient;
+           if (plan_.boundary_gradient_on_host) offload_gradient_of_boundary(layers_, m, compute);
+         }});
+    std::fill(inputs.begin(), inputs.end(), -1);
+  }
+
   void head_step() {
     const std::size_t head = context_.groups.size() - 1;
     std::vector<Operand> parameters = use_head(builder_, context_, state_, fetch_at(-1));
@@ -263,7 +288,7 @@ class TrainLowering {
       const std::int64_t rows = plan_.batch.rows_of(m);
       BufferId& gradient = gradient_[at(m)];
       gradient = builder_.transient(fmt::format("dev.db.m{}", m), Tier::device, boundary_size(m));
-      loss_[at(m)] = builder_.transient(fmt::format("dev.loss.m{}", m), Tier::device, {rows * 4});
+      const BufferId loss = builder_.transient(fmt::format("dev.loss.m{}", m), Tier::device, {rows * 4});
       Op op{.kind = OpKind::head_forward_backward,
             .stream = StreamId::compute,
             .micro_batch = m,
@@ -273,7 +298,7 @@ class TrainLowering {
           op.operands.end(),
           {{OperandRole::input, boundary_[at(layers_)][at(m)], Access::read},
            {OperandRole::gradient, gradient, Access::write},
-           {OperandRole::loss, loss_[at(m)], Access::write},
+           {OperandRole::loss, loss, Access::write},
            {OperandRole::batch, common_.batch, Access::read},
            {OperandRole::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
            {OperandRole::workspace, head_workspace_, Access::read_write}});
@@ -288,7 +313,7 @@ class TrainLowering {
       }
       compute = builder_.compute(std::move(op));
       boundary_[at(layers_)][at(m)] = -1;
-      add_collect(builder_, loss_[at(m)], m, {rows * 4}, compute);
+      add_collect(builder_, loss, m, {rows * 4}, compute);
       if (plan_.boundary_gradient_on_host && !builder_.unified())
         offload_gradient_of_boundary(layers_, m, compute);
     }
@@ -474,7 +499,7 @@ class TrainLowering {
   };
   std::vector<std::vector<BufferId>> boundary_, stash_;            // [layer or boundary][micro-batch]
   std::vector<std::vector<HostCopy>> host_boundary_, host_stash_;  // the same
-  std::vector<BufferId> gradient_, loss_;                          // [micro-batch]
+  std::vector<BufferId> gradient_;                                 // [micro-batch]
   std::vector<HostCopy> host_gradient_;
 };
 

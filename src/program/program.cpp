@@ -29,6 +29,7 @@ const char* to_string(OpKind kind) {
                                      "Recompute",
                                      "HeadForwardBackward",
                                      "HeadForward",
+                                     "HeadBackward",
                                      "HeadArgMax",
                                      "Backward",
                                      "OffloadBoundary",
@@ -44,6 +45,7 @@ const char* to_string(OpKind kind) {
                                      "Collect",
                                      "ScatterEmbeddingGradient",
                                      "FinishEmbeddingGradient",
+                                     "SumHeadGradient",
                                      "ReduceNorm",
                                      "UpdateGroup",
                                      "ReadStates",
@@ -61,17 +63,35 @@ const char* to_string(OpKind kind) {
 }
 
 const char* to_string(OperandRole role) {
-  static constexpr std::array kNames{"weights",       "embedding",   "input",
-                                     "output",        "stash",       "recomputed",
-                                     "gradient",      "accumulator", "projection_accumulator",
-                                     "gradient_rows", "loss",        "logits",
-                                     "batch",         "constants",   "cache",
-                                     "workspace",     "states",      "group_gradient",
-                                     "norm",          "clip"};
+  static constexpr std::array kNames{"weights",
+                                     "embedding",
+                                     "projection",
+                                     "input",
+                                     "output",
+                                     "stash",
+                                     "recomputed",
+                                     "gradient",
+                                     "accumulator",
+                                     "projection_accumulator",
+                                     "scores",
+                                     "normed_gradient",
+                                     "gradient_rows",
+                                     "loss",
+                                     "logits",
+                                     "batch",
+                                     "constants",
+                                     "cache",
+                                     "workspace",
+                                     "states",
+                                     "group_gradient",
+                                     "norm",
+                                     "clip"};
   return kNames[static_cast<std::size_t>(role)];
 }
 
 std::string describe(const Op& op) {
+  if (op.slice >= 0 && op.micro_batch < 0) return fmt::format("{}(s{})", to_string(op.kind), op.slice);
+  if (op.slice >= 0) return fmt::format("{}(s{}, m{})", to_string(op.kind), op.slice, op.micro_batch);
   if (op.piece >= 0) return fmt::format("{}({}, p{})", to_string(op.kind), op.layer, op.piece);
   if (op.layer < 0 && op.micro_batch < 0) return to_string(op.kind);
   if (op.micro_batch < 0) return fmt::format("{}({})", to_string(op.kind), op.layer);
@@ -173,6 +193,8 @@ std::vector<MemoryItem> memory_items(const Program& program, Tier tier) {
                                                             {"dev.acc", "layer gradient accumulators"},
                                                             {"dev.head", "head"},
                                                             {"dev.projection", "head"},
+                                                            {"dev.normed", "gradient of normed rows"},
+                                                            {"dev.scores", "losses and norms"},
                                                             {"dev.stash", "stashes"},
                                                             {"host.stash", "stashes"},
                                                             {"dev.rec", "recomputed stash"},

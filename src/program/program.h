@@ -41,7 +41,8 @@ enum class OpKind : std::uint8_t {
   forward,                    // Forward(l, m)
   recompute,                  // Recompute(l, m): what the stash lacks
   head_forward_backward,      // HeadForwardBackward(m)
-  head_forward,               // evaluation: losses only
+  head_forward,               // losses only: evaluation; of a head in slices: HeadForward(s, m)
+  head_backward,              // of a head in slices, from the last to the first: HeadBackward(s, m)
   head_argmax,                // generation: the next token of every sequence
   backward,                   // Backward(l, m)
   offload_boundary,           // d2h
@@ -57,6 +58,7 @@ enum class OpKind : std::uint8_t {
   collect,  // host: losses of micro-batch m are summed (generation: tokens reach the caller)
   scatter_embedding_gradient,  // host: boundary 0's gradient into the fp32 rows of its tokens, in token order
   finish_embedding_gradient,   // host: rounds these rows into the embedding's gradient, sums squares of all
+  sum_head_gradient,           // host: sums squares of a head's gradient that left the device in slices
   reduce_norm,                 // host: global norm, clip factor, is the step finite
   update_group,                // UpdateLayer: AdamW on one parameter group, or on one piece of it (resident
                                // layers: in the compute stream)
@@ -73,18 +75,27 @@ enum class OpKind : std::uint8_t {
   decode_layer                 // one token per sequence through layer l, against the key-value cache
 };
 [[nodiscard]] const char* to_string(OpKind kind);
+// Compute ops of the head: a forward of a layer that comes behind one is computed again.
+[[nodiscard]] constexpr bool is_head(OpKind kind) {
+  return kind == OpKind::head_forward_backward || kind == OpKind::head_forward ||
+         kind == OpKind::head_backward;
+}
 
 // What a buffer is to an op. An op has at most one buffer per role.
 enum class OperandRole : std::uint8_t {
   weights,                 // a layer's or the head's parameters
   embedding,               // the embedding matrix (also the projection of a tied head)
+  projection,              // a slice of the head's projection
   input,                   // boundary that enters, or the source of a copy
   output,                  // boundary that leaves, or the destination of a copy
   stash,                   // what the forward saved
   recomputed,              // what Recompute adds for the backward
   gradient,                // gradient of a boundary, replaced in place by the backward
   accumulator,             // fp32 gradient of a parameter group
-  projection_accumulator,  // fp32 gradient of a tied head's projection, which is the embedding's too
+  projection_accumulator,  // fp32 gradient of a tied head's projection, which is the embedding's too, or of a
+                           // slice of any head's
+  scores,                  // of a head in slices: the softmax of every row so far
+  normed_gradient,         // of a head in slices: fp32 gradient of the normed rows so far
   gradient_rows,           // fp32 gradient of the embedding's rows that the step's tokens name
   loss,                    // fp32 loss of every row (generation: int32 tokens)
   logits,                  // retained logits (megatrain)
@@ -130,11 +141,14 @@ struct Op {
   std::int32_t layer = -1;        // decoder layer, or parameter group for update_group; -1 = none
   std::int32_t micro_batch = -1;  // -1 = none
   StashLevel stash = StashLevel::none;
-  bool full = false;                    // recompute: run the down-projection too
-  bool first = false;                   // backward, head: the accumulator starts at zero here
-  std::int32_t piece = -1;              // of a group's state (updates, reads, writes); -1 = the whole group
-  std::int64_t gradient_first = 0;      // updates: element at which the gradient's buffer begins
-  Bytes from{};                         // reads from disk: where in the input the bytes begin
+  bool full = false;                // recompute: run the down-projection too
+  bool first = false;               // backward, head: the accumulator starts at zero here
+  std::int32_t piece = -1;          // of a group's state (updates, reads, writes); -1 = the whole group
+  std::int32_t slice = -1;          // of the head; -1 = whole
+  std::int64_t gradient_first = 0;  // updates: element at which the gradient's buffer begins
+  // Where the bytes begin: reads from disk and loads of the head in their input; of a head's slice that
+  // leaves, at the latest, in the fp32 rows of the step's tokens.
+  Bytes from{};
   Bytes bytes{};                        // moved over a link
   std::int64_t elements = 0;            // parameters touched (updates, gradient offloads)
   std::int64_t eight_bit_elements = 0;  // of them with 8-bit moments (updates)
@@ -153,6 +167,7 @@ struct Program {
   TierModel tiers = TierModel::tiered;
   BatchGeometry batch;
   std::int64_t type_bytes = 2;              // storage type: 2 = bf16, 4 = fp32
+  std::int64_t head_slices = 1;             // Plan::head_slices
   std::vector<LayerKind> layer_kinds = {};  // of each decoder layer: what its ops cost; empty: all attention
   std::vector<Buffer> buffers;
   std::vector<Op> ops;

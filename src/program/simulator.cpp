@@ -105,6 +105,10 @@ std::int64_t slots_of(const Program& program, const Op& op) {
   return op.micro_batch < 0 ? program.batch.slots : program.batch.slots_of(op.micro_batch);
 }
 
+double part_of_head(const Program& program, const Op& op) {
+  return op.slice < 0 ? 1 : 1 / static_cast<double>(program.head_slices);
+}
+
 }  // namespace
 
 Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& input) {
@@ -128,7 +132,11 @@ Seconds op_seconds(const Program& program, const Op& op, const SimulationInput& 
     case OpKind::head_forward_backward:
       return overhead + slots * costs.head * input.supervised_fraction;
     case OpKind::head_forward:
-      return overhead + slots * costs.head_forward * input.supervised_fraction;
+      return overhead + part_of_head(program, op) * slots * costs.head_forward * input.supervised_fraction;
+    case OpKind::head_backward:  // its logits are computed again
+      return overhead + part_of_head(program, op) * slots * costs.head * input.supervised_fraction;
+    case OpKind::sum_head_gradient:
+      return overhead + costs.finish_embedding;
     case OpKind::gather_embedding:
       return overhead + slots * costs.gather_embedding;
     case OpKind::scatter_embedding_gradient:
@@ -342,7 +350,7 @@ Simulation simulate(const Program& program, const SimulationInput& input) {
     if (op.stream != StreamId::compute) continue;
     const Seconds took = op_seconds(program, op, input);
     result.compute += took;
-    head_seen = head_seen || op.kind == OpKind::head_forward_backward;
+    head_seen = head_seen || is_head(op.kind);
     if (op.kind == OpKind::recompute || (head_seen && op.kind == OpKind::forward)) result.recompute += took;
   }
   result.exposed = std::max(0.0, result.step - result.compute);

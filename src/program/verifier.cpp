@@ -143,9 +143,12 @@ class Verifier {
       return id < 0 ? Bytes{0} : program_.at(id).size;
     };
     switch (it.kind) {
+      case OpKind::load_head:
+        needs(OperandRole::input, it.from + it.bytes);
+        needs(OperandRole::output, it.bytes);
+        break;
       case OpKind::load_batch:
       case OpKind::load_weights:
-      case OpKind::load_head:
       case OpKind::load_clip:
       case OpKind::offload_norm:
       case OpKind::offload_boundary:
@@ -183,7 +186,7 @@ class Verifier {
         needs(OperandRole::projection_accumulator, fp32 - size(OperandRole::accumulator));
         needs(OperandRole::group_gradient, rounded - size(OperandRole::output));
         needs(OperandRole::output, rounded - size(OperandRole::group_gradient));
-        needs(OperandRole::gradient_rows, it.bytes - rounded);
+        needs(OperandRole::gradient_rows, it.from + it.bytes - rounded);
         break;
       }
       case OpKind::zero_embedding_gradient:

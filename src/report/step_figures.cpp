@@ -55,6 +55,7 @@ std::vector<ComputePart> compute_parts(const Program& program) {
   bool head_seen = false;
   for (const Op& op : program.ops) {
     ComputePart part = ComputePart::other;
+    head_seen = head_seen || is_head(op.kind);
     switch (op.kind) {
       case OpKind::forward:
         part = head_seen ? ComputePart::recompute : ComputePart::forward;
@@ -66,10 +67,10 @@ std::vector<ComputePart> compute_parts(const Program& program) {
         part = ComputePart::recompute;
         break;
       case OpKind::head_forward_backward:
-        head_seen = true;
         part = ComputePart::head;
         break;
       case OpKind::head_forward:
+      case OpKind::head_backward:
       case OpKind::head_argmax:
         part = ComputePart::head;
         break;

@@ -84,7 +84,8 @@ const Executor::Prepared& Executor::prepare(const Program& program) {
     return std::any_of(program.ops.begin(), program.ops.end(),
                        [kind](const Op& op) { return op.kind == kind; });
   };
-  if (const bool backward = has(OpKind::head_forward_backward); backward || has(OpKind::head_forward))
+  if (const bool backward = has(OpKind::head_forward_backward) || has(OpKind::head_backward);
+      backward || has(OpKind::head_forward))
     head_.prepare(device_, program.batch.slot_tokens, backward);
   // The rotary tables are constants of the run; a Program may have been laid out anew.
   for (BufferId id = 0; id < static_cast<BufferId>(program.buffers.size()); ++id) {
@@ -150,7 +151,10 @@ StepOutcome Executor::train(const Program& program, const StepTokens& tokens, co
   running.batch_rows = tokens.slots * tokens.slot_tokens;
   running.timings = timings;
   running.counts = fill_batch(host_batch(program), tokens);
-  running.distinct_tokens = fill_token_rows(host_batch(program), tokens, context_.architecture.padding_token);
+  const std::int64_t distinct =
+      fill_token_rows(host_batch(program), tokens, context_.architecture.padding_token);
+  running.distinct = {batch_array(host_batch(program), kDistinctTokens, running.batch_rows),
+                      static_cast<std::size_t>(distinct)};
   for (const std::int32_t count : running.counts) running.outcome.supervised += count;
   const bool overlapped = begins_with_updates(program);
   if (overlapped) {

@@ -65,26 +65,31 @@ struct Issue {
     const std::size_t head = self.context_.groups.size() - 1;
     const ParameterGroup& group = self.context_.groups[head];
     const std::byte* weights = at(OperandRole::weights);
-    const std::byte* projection =
-        a.tied_head ? at(OperandRole::embedding) : weights + group.tensors[1].offset * size_of(type());
+    const bool whole = op.slice < 0;
+    const std::byte* projection = !whole        ? at(OperandRole::projection)
+                                  : a.tied_head ? at(OperandRole::embedding)
+                                                : weights + group.tensors[1].offset * size_of(type());
     const auto first_slot = static_cast<std::size_t>(op.micro_batch * program.batch.micro_batch);
     std::span<const std::int32_t> counts;
     if (!running.counts.empty())
       counts = std::span(running.counts)
                    .subspan(first_slot, static_cast<std::size_t>(program.batch.slots_of(op.micro_batch)));
-    return {.device = self.device_,
-            .stream = stream,
-            .slots = program.batch.slots_of(op.micro_batch),
-            .slot_tokens = program.batch.slot_tokens,
-            .norm_weight = weights + group.tensors[0].offset * size_of(type()),
-            .projection = projection,
-            .x = at(OperandRole::input),
-            .rows = array(BatchArray::head_rows),
-            .targets = array(BatchArray::head_targets),
-            .counts = counts,
-            .loss = floats(OperandRole::loss),
-            .workspace = at(OperandRole::workspace),
-            .workspace_bytes = size(OperandRole::workspace)};
+    return {
+        .device = self.device_,
+        .stream = stream,
+        .slots = program.batch.slots_of(op.micro_batch),
+        .slot_tokens = program.batch.slot_tokens,
+        .norm_weight = weights + group.tensors[0].offset * size_of(type()),
+        .slice = whole ? whole_vocabulary(a.vocab) : vocabulary_slice(a.vocab, op.slice, program.head_slices),
+        .projection = projection,
+        .x = at(OperandRole::input),
+        .rows = array(BatchArray::head_rows),
+        .targets = array(BatchArray::head_targets),
+        .counts = counts,
+        .loss = floats(OperandRole::loss),
+        .scores = floats(OperandRole::scores),
+        .workspace = at(OperandRole::workspace),
+        .workspace_bytes = size(OperandRole::workspace)};
   }
 
   void issue() const {
@@ -101,7 +106,7 @@ struct Issue {
       case OpKind::offload_stash:
       case OpKind::fetch_stash:
       case OpKind::offload_loss:
-        self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input), op.bytes);
+        self.device_.copy(stream, at(OperandRole::output), at(OperandRole::input) + op.from.value, op.bytes);
         if (op.kind == OpKind::offload_boundary || op.kind == OpKind::offload_stash)
           zero_padding(OperandRole::output, op.bytes);
         return;
@@ -123,6 +128,9 @@ struct Issue {
         return;
       case OpKind::head_forward_backward:
         head_forward_backward();
+        return;
+      case OpKind::head_backward:
+        head_backward();
         return;
       case OpKind::head_argmax:
         self.head_.argmax(head_call(), running.head_count,
@@ -151,6 +159,7 @@ struct Issue {
       case OpKind::collect:
       case OpKind::scatter_embedding_gradient:
       case OpKind::finish_embedding_gradient:
+      case OpKind::sum_head_gradient:
       case OpKind::reduce_norm:
         host();
         return;
@@ -210,20 +219,41 @@ struct Issue {
       // The projection's gradient is replaced by its first product, where there is one.
       float* end = accumulator + size(OperandRole::accumulator).value / 4;
       zero(accumulator, tied ? end : projection);
-      if (!tied) zero(projection + elements, end);
+      zero(projection + elements,
+           tied ? projection + size(OperandRole::projection_accumulator).value / 4 : end);
       if (supervised == 0) zero(projection, projection + elements);
     }
+    HeadGradients gradients = head_gradients(projection);
+    gradients.logits = at(OperandRole::logits);
+    self.head_.forward_backward(head_call(), gradients);
+  }
+
+  void head_backward() const {
+    float* projection = floats(OperandRole::projection_accumulator);
+    if (op.first) {
+      if (op.buffer(OperandRole::accumulator) >= 0)
+        self.device_.zero(stream, at(OperandRole::accumulator), size(OperandRole::accumulator));
+      if (running.outcome.supervised == 0)
+        self.device_.zero(stream, at(OperandRole::projection_accumulator),
+                          size(OperandRole::projection_accumulator));
+    }
+    self.head_.backward(head_call(), head_gradients(projection));
+  }
+
+  [[nodiscard]] HeadGradients head_gradients(float* projection) const {
+    const std::int64_t supervised = running.outcome.supervised;
     const auto first_slot = static_cast<std::ptrdiff_t>(op.micro_batch * program.batch.micro_batch);
     const bool fresh = std::all_of(running.counts.begin(), running.counts.begin() + first_slot,
                                    [](std::int32_t count) { return count == 0; });
-    self.head_.forward_backward(
-        head_call(),
-        {.scale = supervised > 0 ? static_cast<float>(1.0 / static_cast<double>(supervised)) : 0.0F,
-         .gradient = at(OperandRole::gradient),
-         .norm_weight = accumulator + group.tensors[0].offset,
-         .projection = projection,
-         .fresh = fresh,
-         .logits = at(OperandRole::logits)});
+    float* accumulator = floats(OperandRole::accumulator);
+    return {.scale = supervised > 0 ? static_cast<float>(1.0 / static_cast<double>(supervised)) : 0.0F,
+            .gradient = at(OperandRole::gradient),
+            .norm_weight = accumulator == nullptr
+                               ? nullptr
+                               : accumulator + self.context_.groups.back().tensors[0].offset,
+            .projection = projection,
+            .fresh = fresh,
+            .normed = floats(OperandRole::normed_gradient)};
   }
 
   void offload(std::int64_t elements) const {
@@ -235,32 +265,52 @@ struct Issue {
   }
 
   void offload_head() const {
-    offload(self.context_.groups.back().elements);
+    const Architecture& a = self.context_.architecture;
+    if (op.slice < 0) offload(a.tied_head ? self.context_.groups.back().elements : op.elements);
     if (op.buffer(OperandRole::projection_accumulator) < 0) return;
+    const VocabularySlice slice =
+        op.slice < 0 ? whole_vocabulary(a.vocab) : vocabulary_slice(a.vocab, op.slice, program.head_slices);
+    const ParameterGroup& group = a.tied_head ? self.context_.groups.front() : self.context_.groups.back();
     const float* projection = floats(OperandRole::projection_accumulator);
-    // Its norm is summed when the input gradients are in it.
+    const std::int64_t elements = op.slice < 0 ? group.elements : op.elements;
+    const std::int64_t first =
+        op.slice < 0 ? 0 : group.tensors[a.tied_head ? 0 : 1].offset + slice.first * a.hidden;
+    std::byte* gradient = at(a.tied_head ? OperandRole::output : OperandRole::group_gradient);
+    // Its norm is summed when all of it is there, of a tied one when the input gradients are in it.
     self.device_.run(stream, OffloadGradient{.type = type(),
-                                             .elements = self.context_.groups.front().elements,
+                                             .elements = elements,
                                              .src = projection,
-                                             .dst = at(OperandRole::output),
+                                             .dst = gradient + first * size_of(type()),
                                              .partial = nullptr});
-    const std::span<const std::int32_t> tokens = distinct_tokens();
-    const std::int64_t width = self.context_.architecture.hidden;
-    std::byte* rows = at(OperandRole::gradient_rows);
-    self.device_.run(stream, GatherRows{.type = DataType::f32,
-                                        .count = std::ssize(tokens),
-                                        .width = width,
-                                        .x = projection,
-                                        .index = tokens.data(),
-                                        .out = rows});
-    // There is room for as many tokens as a step can hold: the op writes all of it.
-    const Bytes filled{std::ssize(tokens) * width * 4};
-    self.device_.zero(stream, rows + filled.value, size(OperandRole::gradient_rows) - filled);
+    // What lies behind the last row is 0.
+    const Bytes behind{(group.elements - first - elements) * size_of(type())};
+    if (slice.end_block == vocabulary_blocks(a.vocab) && behind.value > 0)
+      self.device_.zero(stream, gradient + (first + elements) * size_of(type()), behind);
+    if (a.tied_head) offload_token_rows(slice, projection);
   }
 
-  [[nodiscard]] std::span<const std::int32_t> distinct_tokens() const {
-    return {batch_array(at(OperandRole::batch), kDistinctTokens, running.batch_rows),
-            static_cast<std::size_t>(running.distinct_tokens)};
+  // The rows of the step's tokens that lie in the slice. Tokens are in ascending order.
+  void offload_token_rows(const VocabularySlice& slice, const float* projection) const {
+    const std::span<const std::int32_t> tokens = running.distinct;
+    const auto position = [&](std::int64_t token) {
+      return std::lower_bound(tokens.begin(), tokens.end(), token) - tokens.begin();
+    };
+    const std::ptrdiff_t begin = position(slice.first), end = position(slice.first + slice.tokens);
+    const std::int64_t width = self.context_.architecture.hidden;
+    std::byte* rows = at(OperandRole::gradient_rows);
+    self.device_.run(
+        stream,
+        GatherRows{.type = DataType::f32,
+                   .count = end - begin,
+                   .width = width,
+                   .x = projection,
+                   .index = batch_array(at(OperandRole::batch), kDistinctTokens, running.batch_rows) + begin,
+                   .out = rows + begin * width * 4,
+                   .first = slice.first});
+    // There is room for as many tokens as a step can hold: the first op to write there writes all of it.
+    if (slice.end_block < vocabulary_blocks(self.context_.architecture.vocab)) return;
+    const Bytes filled{std::ssize(tokens) * width * 4};
+    self.device_.zero(stream, rows + filled.value, size(OperandRole::gradient_rows) - filled);
   }
 
   void host() const {
@@ -302,11 +352,18 @@ struct Issue {
         const EmbeddingGradient finish{.type = storage,
                                        .width = width,
                                        .elements = op.elements,
-                                       .tokens = distinct_tokens(),
+                                       .tokens = running.distinct,
                                        .sums = floats(OperandRole::gradient_rows),
                                        .gradient = at(OperandRole::group_gradient),
                                        .partial = reinterpret_cast<double*>(at(OperandRole::norm))};
         self.device_.call(stream, [=] { finish_embedding_gradient(*pool, finish); });
+        return;
+      }
+      case OpKind::sum_head_gradient: {
+        const std::byte* gradient = at(OperandRole::group_gradient);
+        auto* partial = reinterpret_cast<double*>(at(OperandRole::norm));
+        const std::int64_t elements = op.elements;
+        self.device_.call(stream, [=] { sum_squares(*pool, storage, elements, gradient, partial); });
         return;
       }
       case OpKind::collect:

@@ -15,7 +15,7 @@ struct Executor::Running {
   std::vector<std::int32_t> counts;          // supervised rows by slot
   std::span<const std::int32_t> row_tokens;  // tokens whose embedding rows are gathered
   std::int64_t batch_rows = 0;
-  std::int64_t distinct_tokens = 0;          // whose embedding rows a training step's inputs change
+  std::span<const std::int32_t> distinct;    // host: whose embedding rows a training step's inputs change
   std::int64_t sequences = 0, capacity = 0;  // generation
   std::int64_t head_count = 0;
   std::optional<AdamWStep> update;  // what update_group ops do; none = they do nothing

@@ -13,7 +13,7 @@ constexpr std::int64_t kRowsPerTask = 64;
 // Columns per task of the scatter: one cache line of fp32, several times over, so that threads never share a
 // line.
 constexpr std::int64_t kColumnsPerTask = 64;
-constexpr std::size_t kLanes = 8;
+constexpr std::size_t kLanes = 16;
 
 template <typename T>
 void scatter_columns(std::int64_t width, std::int64_t begin, std::int64_t end, const T* gradient,
@@ -33,6 +33,22 @@ void store(float value, bfloat16& to) {
   to = to_bfloat16(value);
 }
 
+// Sixteen lanes, added up in pairs: the order of the device's sums (kernels/array_lanes.h).
+template <typename T>
+void squares(ThreadPool& pool, std::int64_t elements, const T* gradient, double* partial) {
+  pool.parallel_for(norm_chunks(elements), [&](std::int64_t chunk) {
+    const std::int64_t begin = chunk * kNormChunk, end = std::min(elements, begin + kNormChunk);
+    std::array<double, kLanes> sums{};
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double value = to_float(gradient[i]);
+      sums[static_cast<std::size_t>(i - begin) % kLanes] += value * value;
+    }
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2)
+      for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    partial[chunk] = sums[0];
+  });
+}
+
 template <typename T>
 void finish(ThreadPool& pool, const EmbeddingGradient& op) {
   auto* gradient = static_cast<T*>(op.gradient);
@@ -44,17 +60,7 @@ void finish(ThreadPool& pool, const EmbeddingGradient& op) {
       for (std::int64_t c = 0; c < op.width; ++c) store(from[c], to[c]);
     }
   });
-  pool.parallel_for(norm_chunks(op.elements), [&](std::int64_t chunk) {
-    const std::int64_t begin = chunk * kNormChunk, end = std::min(op.elements, begin + kNormChunk);
-    std::array<double, kLanes> sums{};
-    for (std::int64_t i = begin; i < end; ++i) {
-      const double value = to_float(gradient[i]);
-      sums[static_cast<std::size_t>(i - begin) % kLanes] += value * value;
-    }
-    double sum = 0;
-    for (const double lane : sums) sum += lane;
-    op.partial[chunk] = sum;
-  });
+  squares(pool, op.elements, gradient, op.partial);
 }
 
 }  // namespace
@@ -84,6 +90,14 @@ void scatter_embedding_gradient(ThreadPool& pool, DataType type, std::int64_t wi
 
 void finish_embedding_gradient(ThreadPool& pool, const EmbeddingGradient& op) {
   op.type == DataType::bf16 ? finish<bfloat16>(pool, op) : finish<float>(pool, op);
+}
+
+void sum_squares(ThreadPool& pool, DataType type, std::int64_t elements, const void* gradient,
+                 double* partial) {
+  if (type == DataType::bf16)
+    squares(pool, elements, static_cast<const bfloat16*>(gradient), partial);
+  else
+    squares(pool, elements, static_cast<const float*>(gradient), partial);
 }
 
 }  // namespace lazytrain

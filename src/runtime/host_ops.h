@@ -30,4 +30,8 @@ struct EmbeddingGradient {
 };
 void finish_embedding_gradient(ThreadPool& pool, const EmbeddingGradient& op);
 
+// partial[k] = sum of squares of the k-th kNormChunk of `elements` elements, as OffloadGradient sums them.
+void sum_squares(ThreadPool& pool, DataType type, std::int64_t elements, const void* gradient,
+                 double* partial);
+
 }  // namespace lazytrain

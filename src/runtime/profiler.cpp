@@ -345,6 +345,7 @@ class Profiler {
                         .slots = options_.micro_batch,
                         .slot_tokens = options_.slot_tokens,
                         .norm_weight = b_.norm_weight,
+                        .slice = whole_vocabulary(sizes_.head.vocab),
                         .projection = b_.projection,
                         .x = b_.x,
                         .rows = b_.rows,

@@ -25,6 +25,7 @@ WorkspaceBytes workspace_bytes(const Architecture& architecture, DataType type, 
     check(sequences == 0, "layers that nothing computes do not generate");
     WorkspaceBytes modelled = modelled_layer_workspace(architecture, rows, size_of(type));
     modelled.head = head.workspace(slot_tokens);
+    modelled.head_slice = head.slice_workspace(slot_tokens);
     return modelled;
   }
   const DecoderLayer layer(architecture, type);
@@ -32,6 +33,7 @@ WorkspaceBytes workspace_bytes(const Architecture& architecture, DataType type, 
                        .recompute = layer.recompute_workspace(rows),
                        .backward = layer.backward_workspace(rows),
                        .head = head.workspace(slot_tokens),
+                       .head_slice = head.slice_workspace(slot_tokens),
                        .decode = Bytes{0}};
   if (sequences > 0) bytes.decode = std::max(layer.forward_workspace(sequences), head.workspace(sequences));
   return bytes;

@@ -61,7 +61,12 @@ Bits row_kernels(int threads, std::int64_t together, std::int64_t width) {
     std::vector<std::int32_t> target, argmax(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i) target.push_back(static_cast<std::int32_t>((first + i) % width));
     std::vector<float> loss(static_cast<std::size_t>(n));
-    cpu::run(pool, CrossEntropy{type, n, width, x1.data(), target.data(), 0.3f, loss.data(), y.data()});
+    std::vector<float> scores(static_cast<std::size_t>(n * kSoftmaxScores));
+    for (const bool fresh : {true, false})
+      cpu::run(pool, SoftmaxScores{type, n, 0, width, x1.data(), target.data(), scores.data(), fresh});
+    cpu::run(pool, CrossEntropyLoss{n, scores.data(), target.data(), loss.data()});
+    cpu::run(pool, CrossEntropyGradient{type, n, 0, width, x1.data(), target.data(), scores.data(), 0.3f,
+                                        y.data()});
     append(5, y);
     losses.insert(losses.end(), loss.begin(), loss.end());
     cpu::run(pool, ArgMax{type, n, width, x1.data(), argmax.data()});

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "model/architecture.h"
+#include "model/vocabulary.h"
 #include "plan/cost_table.h"
 #include "plan/machine.h"
 #include "plan/plan.h"
@@ -83,6 +84,8 @@ inline Plan random_plan(Random& random, const Architecture& architecture, const 
   plan.sweep_last_layer = coin();
   plan.retain_logits = coin();
   plan.optimizer_overlap = coin();
+  if (const std::int64_t blocks = vocabulary_blocks(architecture.vocab); !plan.retain_logits && coin())
+    plan.head_slices = 1 + up_to(blocks - 1);
   if (coin()) {
     plan.groups.resize(plan.layers.size() + 2);
     for (std::size_t g = 1; g <= plan.layers.size(); ++g) plan.groups[g].on_device = coin();

@@ -126,7 +126,7 @@ TEST(Plan, RefusesDamagedJson) {
     return message([&] { plan_from_json(json, "p.json"); });
   };
   const nlohmann::json missing(nlohmann::json::value_t::discarded);
-  EXPECT_EQ(refusal("version", 1), "p.json: plan version 1 is not 3; make a new plan with `lazytrain plan`");
+  EXPECT_EQ(refusal("version", 1), "p.json: plan version 1 is not 4; make a new plan with `lazytrain plan`");
   EXPECT_EQ(refusal("policy", missing), "p.json: key 'policy' is missing; add it or write the file anew");
   EXPECT_EQ(refusal("slots", 0), "p.json: 'slots' is 0; it must lie between 1 and 1048576");
   EXPECT_EQ(refusal("slots", 1.5), "p.json: 'slots' must be a whole number");

@@ -18,6 +18,7 @@ PlanningInputs inputs_of(const std::string& model, const std::string& machine, c
   inputs.workspace = [architecture](std::int64_t slots, std::int64_t tokens) {
     WorkspaceBytes bytes = modelled_layer_workspace(architecture, slots * tokens, 2);
     bytes.head = Bytes{256} * architecture.vocab * 6;
+    bytes.head_slice = Bytes{256} * vocabulary_block(architecture.vocab) * 6;
     return bytes;
   };
   inputs.batch = batch;

@@ -21,6 +21,7 @@ inline PlanningInputs small_inputs(std::int64_t layers, const BatchGeometry& bat
                           .recompute = bytes,
                           .backward = 2 * bytes,
                           .head = {tokens * 192},
+                          .head_slice = {tokens * 96},
                           .decode = {1024}};
   };
   inputs.batch = batch;

@@ -122,6 +122,50 @@ TEST(Portfolio, TighterBudgetsCostTimeAndStayKept) {
   EXPECT_LT(least, roomy.program.device_bytes);
 }
 
+// Six layers and a vocabulary that is larger than all of them.
+PlanningInputs large_head_inputs(std::int64_t vocab) {
+  PlanningInputs inputs = small_inputs(6, kBatch);
+  Architecture& architecture = inputs.context.architecture;
+  architecture.vocab = vocab;
+  inputs.context.groups = parameter_groups(architecture);
+  inputs.context.state_bytes.clear();
+  for (const ParameterGroup& group : inputs.context.groups)
+    inputs.context.state_bytes.push_back(Bytes{group.elements * 12});
+  inputs.costs = modelled_costs(architecture, kBatch.slot_tokens, 2, 1);
+  return inputs;
+}
+
+TEST(Portfolio, ADeviceWithoutRoomForTheHeadHasItInSlices) {
+  PlanningInputs inputs = large_head_inputs(4096);
+  const Bytes head{4096 * inputs.context.architecture.hidden * 6};
+  const PlannedStep whole = plan_step(inputs, "every-k");
+  EXPECT_EQ(whole.plan.head_slices, 1);
+  EXPECT_GT(whole.program.device_bytes, head);
+  inputs.machine.device_capacity = {head.value / 2};
+  for (const char* policy : {"auto", "milp", "every-k", "greedy", "offload-all"}) {
+    const PlannedStep step = plan_step(inputs, policy);
+    EXPECT_GT(step.plan.head_slices, 1) << policy;
+    EXPECT_LE(step.program.device_bytes, inputs.machine.device_capacity) << policy;
+    EXPECT_GT(step.simulation.step, whole.simulation.compute) << policy;  // the logits, twice
+  }
+  for (const char* policy : {"megatrain", "zero3-offload", "paper"}) {
+    const auto error = error_of([&] { plan_step(inputs, policy); });
+    ASSERT_TRUE(error.has_value()) << policy;
+    EXPECT_EQ(error->code(), ExitCode::does_not_fit) << policy;
+  }
+}
+
+TEST(Portfolio, SlicesOfTheHeadAreTakenWhereTheirRoomPaysForThem) {
+  PlanningInputs inputs = large_head_inputs(1024);
+  inputs.optimizer_overlap = false;
+  const Seconds expensive = inputs.costs.head_forward;
+  inputs.machine.device_capacity = {plan_step(inputs, "every-k").program.device_bytes.value};
+  inputs.costs.head_forward = 1e-9;
+  EXPECT_GT(plan_step(inputs, "auto").plan.head_slices, 1);
+  inputs.costs.head_forward = expensive;
+  EXPECT_EQ(plan_step(inputs, "auto").plan.head_slices, 1);
+}
+
 TEST(Portfolio, ChoosesTheMicroBatch) {
   PlanningInputs inputs = small_inputs(4, kBatch, TierModel::unified);
   inputs.batch.micro_batch = 0;

@@ -36,7 +36,12 @@ inline LoweringContext small_context(const Architecture& architecture, TierModel
 }
 
 inline WorkspaceBytes small_workspace() {
-  return {.forward = {4096}, .recompute = {4096}, .backward = {8192}, .head = {6144}, .decode = {1024}};
+  return {.forward = {4096},
+          .recompute = {4096},
+          .backward = {8192},
+          .head = {6144},
+          .head_slice = {2048},
+          .decode = {1024}};
 }
 
 inline Machine roomy_machine(TierModel tiers) {

@@ -153,6 +153,7 @@ TEST(DiskOfActivations, IsRefusedBeforeTheStepWhereItHasNoRoom) {
                                       .recompute = {1 << 20},
                                       .backward = {1 << 20},
                                       .head = {1 << 20},
+                                      .head_slice = {1 << 20},
                                       .decode = {1 << 20}});
   EXPECT_GT(program.disk_bytes, Bytes{kSlots * 4 * 4096});
   program.disk_bytes = Bytes{std::int64_t{1} << 60};

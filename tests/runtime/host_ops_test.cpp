@@ -9,6 +9,7 @@
 
 #include "core/bfloat16.h"
 #include "core/random.h"
+#include "device/cpu/kernels.h"
 #include "runtime/batch_arrays.h"
 
 namespace lazytrain {
@@ -63,16 +64,13 @@ TEST(FinishEmbeddingGradient, RoundsTheRowsOfTheStepAndSumsTheSquaresOfAll) {
       sums.push_back(whole[i] + static_cast<float>(random.uniform()));
       expected[i] = to_bfloat16(sums.back());
     }
-  std::vector<double> squares;
-  for (std::int64_t begin = 0; begin < kElements; begin += kNormChunk) {
-    std::array<double, 8> lanes{};
-    for (std::int64_t i = begin; i < std::min(kElements, begin + kNormChunk); ++i) {
-      const double value = to_float(expected[static_cast<std::size_t>(i)]);
-      lanes[static_cast<std::size_t>(i - begin) % 8] += value * value;
-    }
-    squares.push_back(0);
-    for (const double lane : lanes) squares.back() += lane;
-  }
+  // As they are summed where a gradient leaves the device.
+  std::vector<float> rounded;
+  for (const bfloat16 value : expected) rounded.push_back(to_float(value));
+  std::vector<double> squares(static_cast<std::size_t>(norm_chunks(kElements)));
+  std::vector<bfloat16> copy(kElements);
+  ThreadPool one(1);
+  cpu::run(one, OffloadGradient{DataType::bf16, kElements, rounded.data(), copy.data(), squares.data()});
   for (const int threads : {1, 3}) {
     ThreadPool pool(threads);
     std::vector<bfloat16> found = gradient;
@@ -85,6 +83,9 @@ TEST(FinishEmbeddingGradient, RoundsTheRowsOfTheStepAndSumsTheSquaresOfAll) {
                                      .gradient = found.data(),
                                      .partial = partial.data()});
     EXPECT_EQ(found, expected);
+    EXPECT_EQ(partial, squares);
+    std::fill(partial.begin(), partial.end(), -1.0);
+    sum_squares(pool, DataType::bf16, kElements, expected.data(), partial.data());
     EXPECT_EQ(partial, squares);
   }
 }

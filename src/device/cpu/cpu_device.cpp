@@ -167,10 +167,13 @@ class CpuDeviceOfOptions final : public CpuDevice {
   void run(Stream& stream, const CacheFill& op) override { push(stream, op); }
   void run(Stream& stream, const SwigluForward& op) override { push(stream, op); }
   void run(Stream& stream, const SwigluBackward& op) override { push(stream, op); }
-  void run(Stream& stream, const CrossEntropy& op) override { push(stream, op); }
+  void run(Stream& stream, const SoftmaxScores& op) override { push(stream, op); }
+  void run(Stream& stream, const CrossEntropyLoss& op) override { push(stream, op); }
+  void run(Stream& stream, const CrossEntropyGradient& op) override { push(stream, op); }
   void run(Stream& stream, const ArgMax& op) override { push(stream, op); }
   void run(Stream& stream, const GatherRows& op) override { push(stream, op); }
   void run(Stream& stream, const ScatterRows& op) override { push(stream, op); }
+  void run(Stream& stream, const Round& op) override { push(stream, op); }
   void run(Stream& stream, const Add& op) override { push(stream, op); }
   void run(Stream& stream, const OffloadGradient& op) override { push(stream, op); }
 

@@ -20,10 +20,13 @@ void run(ThreadPool& pool, const AttentionDecode& op);
 void run(ThreadPool& pool, const CacheFill& op);
 void run(ThreadPool& pool, const SwigluForward& op);
 void run(ThreadPool& pool, const SwigluBackward& op);
-void run(ThreadPool& pool, const CrossEntropy& op);
+void run(ThreadPool& pool, const SoftmaxScores& op);
+void run(ThreadPool& pool, const CrossEntropyLoss& op);
+void run(ThreadPool& pool, const CrossEntropyGradient& op);
 void run(ThreadPool& pool, const ArgMax& op);
 void run(ThreadPool& pool, const GatherRows& op);
 void run(ThreadPool& pool, const ScatterRows& op);
+void run(ThreadPool& pool, const Round& op);
 void run(ThreadPool& pool, const Add& op);
 void run(ThreadPool& pool, const OffloadGradient& op);
 

@@ -100,12 +100,22 @@ void run(ThreadPool& pool, const SwigluBackward& op) {
             [&](auto begin, auto end) { kernels.swiglu_backward(op, begin, end); });
 }
 
-void run(ThreadPool& pool, const CrossEntropy& op) {
-  for (std::int64_t row = 0; row < op.rows; ++row)
-    check(op.target[row] < op.vocab, "targets lie in the vocabulary");
+void run(ThreadPool& pool, const SoftmaxScores& op) {
   const KernelTable& kernels = active_kernels();
-  in_pieces(pool, op.rows, rows_per_task(op.vocab),
-            [&](auto begin, auto end) { kernels.cross_entropy(op, begin, end); });
+  in_pieces(pool, op.rows, rows_per_task(op.width),
+            [&](auto begin, auto end) { kernels.softmax_scores(op, begin, end); });
+}
+
+void run(ThreadPool& pool, const CrossEntropyLoss& op) {
+  const KernelTable& kernels = active_kernels();
+  in_pieces(pool, op.rows, kTaskElements / kSoftmaxScores,
+            [&](auto begin, auto end) { kernels.cross_entropy_loss(op, begin, end); });
+}
+
+void run(ThreadPool& pool, const CrossEntropyGradient& op) {
+  const KernelTable& kernels = active_kernels();
+  in_pieces(pool, op.rows, rows_per_task(op.width),
+            [&](auto begin, auto end) { kernels.cross_entropy_gradient(op, begin, end); });
 }
 
 void run(ThreadPool& pool, const ArgMax& op) {
@@ -113,6 +123,11 @@ void run(ThreadPool& pool, const ArgMax& op) {
   const KernelTable& kernels = active_kernels();
   in_pieces(pool, op.rows, rows_per_task(op.width),
             [&](auto begin, auto end) { kernels.arg_max(op, begin, end); });
+}
+
+void run(ThreadPool& pool, const Round& op) {
+  const KernelTable& kernels = active_kernels();
+  in_pieces(pool, op.elements, kTaskElements, [&](auto begin, auto end) { kernels.round(op, begin, end); });
 }
 
 void run(ThreadPool& pool, const Add& op) {
@@ -138,7 +153,7 @@ void run(ThreadPool& pool, const GatherRows& op) {
       if (op.index[i] < 0) {
         std::memset(row, 0, bytes);
       } else {
-        std::memcpy(row, from + static_cast<std::size_t>(op.index[i]) * bytes, bytes);
+        std::memcpy(row, from + static_cast<std::size_t>(op.index[i] - op.first) * bytes, bytes);
       }
     }
   });

@@ -25,11 +25,14 @@ struct KernelTable {
   void (*rope)(const Rope& op, std::int64_t begin, std::int64_t end);
   void (*swiglu_forward)(const SwigluForward& op, std::int64_t begin, std::int64_t end);
   void (*swiglu_backward)(const SwigluBackward& op, std::int64_t begin, std::int64_t end);
-  void (*cross_entropy)(const CrossEntropy& op, std::int64_t begin, std::int64_t end);
+  void (*softmax_scores)(const SoftmaxScores& op, std::int64_t begin, std::int64_t end);
+  void (*cross_entropy_loss)(const CrossEntropyLoss& op, std::int64_t begin, std::int64_t end);
+  void (*cross_entropy_gradient)(const CrossEntropyGradient& op, std::int64_t begin, std::int64_t end);
   void (*arg_max)(const ArgMax& op, std::int64_t begin, std::int64_t end);
   // All of it: sums[slots][pieces][2][head_dim] of head_norm_backward.
   void (*head_norm_weight_gradient)(const HeadNormBackward& op, std::int64_t pieces, const float* sums);
   // Elements [begin, end).
+  void (*round)(const Round& op, std::int64_t begin, std::int64_t end);
   void (*add)(const Add& op, std::int64_t begin, std::int64_t end);
   // One run of kNormChunk elements.
   void (*offload_gradient)(const OffloadGradient& op, std::int64_t chunk);

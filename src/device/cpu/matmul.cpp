@@ -74,7 +74,7 @@ TileGemms find_gemms(GemmCache& gemms, const Cut& rows, const Cut& columns, Shap
 
 // y[rows, columns] = x[rows, depth] * b[depth, columns] of the forward and of the input gradient.
 struct RowProduct {
-  DataType type;
+  DataType type, result;
   std::int64_t rows, slot_rows, columns, depth;
   const void* x;
   const void* b;
@@ -101,7 +101,7 @@ void run_rows(ThreadPool* pool, GemmCache& gemms, const RowProduct& op) {
     made.block = op.cut(rows, op.columns, op.depth);
     made.gemms = find_gemms(gemms, made.block.rows, made.block.columns, [&](std::int64_t m, std::int64_t n) {
       return GemmShape{.operand = op.type,
-                       .result = op.type,
+                       .result = op.result,
                        .m = m,
                        .n = n,
                        .k = op.depth,
@@ -136,7 +136,7 @@ void run_rows(ThreadPool* pool, GemmCache& gemms, const RowProduct& op) {
     gemm->run(static_cast<const std::byte*>(op.x) + row * op.depth * element,
               static_cast<const std::byte*>(op.b) + column * op.b_column * element,
               op.bias == nullptr ? nullptr : static_cast<const std::byte*>(op.bias) + column * element,
-              static_cast<std::byte*>(op.y) + (row * op.columns + column) * element);
+              static_cast<std::byte*>(op.y) + (row * op.columns + column) * size_of(op.result));
   };
   pool->parallel_for(whole_tiles + ragged.block.tiles(), std::ref(run_tile));
 }
@@ -144,6 +144,7 @@ void run_rows(ThreadPool* pool, GemmCache& gemms, const RowProduct& op) {
 void multiply(ThreadPool* pool, GemmCache& gemms, const LinearForward& op) {
   run_rows(pool, gemms,
            {.type = op.type,
+            .result = op.type,
             .rows = op.rows,
             .slot_rows = op.slot_rows,
             .columns = op.out,
@@ -161,6 +162,7 @@ void multiply(ThreadPool* pool, GemmCache& gemms, const LinearForward& op) {
 void multiply(ThreadPool* pool, GemmCache& gemms, const LinearInputGradient& op) {
   run_rows(pool, gemms,
            {.type = op.type,
+            .result = op.result,
             .rows = op.rows,
             .slot_rows = op.slot_rows,
             .columns = op.in,

@@ -28,10 +28,11 @@ struct CallWork {
   std::function<void()> function;
 };
 
-using Work = std::variant<std::monostate, CopyWork, ZeroWork, WaitWork, CallWork, LinearForward,
-                          LinearInputGradient, LinearWeightGradient, BiasGradient, RmsNormForward,
-                          RmsNormBackward, HeadNormForward, HeadNormBackward, Rope, AttentionForward,
-                          AttentionBackward, AttentionDecode, CacheFill, SwigluForward, SwigluBackward,
-                          CrossEntropy, ArgMax, GatherRows, ScatterRows, Add, OffloadGradient>;
+using Work =
+    std::variant<std::monostate, CopyWork, ZeroWork, WaitWork, CallWork, LinearForward, LinearInputGradient,
+                 LinearWeightGradient, BiasGradient, RmsNormForward, RmsNormBackward, HeadNormForward,
+                 HeadNormBackward, Rope, AttentionForward, AttentionBackward, AttentionDecode, CacheFill,
+                 SwigluForward, SwigluBackward, SoftmaxScores, CrossEntropyLoss, CrossEntropyGradient, ArgMax,
+                 GatherRows, ScatterRows, Round, Add, OffloadGradient>;
 
 }  // namespace lazytrain::cpu

@@ -53,6 +53,11 @@ LAZYTRAIN_KERNEL void add(const Team& team, std::int64_t elements, const T* a, c
   team.each(elements, [&](auto i) { team.store(out, i, team.load(a, i) + team.load(b, i)); });
 }
 
+template <typename Team, typename T, typename Sum>
+LAZYTRAIN_KERNEL void round(const Team& team, std::int64_t elements, const Sum* x, T* out) {
+  team.each(elements, [&](auto i) { team.store(out, i, team.load(x, i)); });
+}
+
 // dst = round(src); returns the sum of squares of the rounded values in double.
 template <typename Team, typename T, typename Sum>
 LAZYTRAIN_KERNEL double convert_and_square(const Team& team, std::int64_t elements, const Sum* src, T* dst) {

@@ -18,8 +18,11 @@ void head_norm_weight_gradient(const HeadNormBackward& op, std::int64_t pieces, 
 void rope(const Rope& op, std::int64_t begin, std::int64_t end);
 void swiglu_forward(const SwigluForward& op, std::int64_t begin, std::int64_t end);
 void swiglu_backward(const SwigluBackward& op, std::int64_t begin, std::int64_t end);
-void cross_entropy(const CrossEntropy& op, std::int64_t begin, std::int64_t end);
+void softmax_scores(const SoftmaxScores& op, std::int64_t begin, std::int64_t end);
+void cross_entropy_loss(const CrossEntropyLoss& op, std::int64_t begin, std::int64_t end);
+void cross_entropy_gradient(const CrossEntropyGradient& op, std::int64_t begin, std::int64_t end);
 void arg_max(const ArgMax& op, std::int64_t begin, std::int64_t end);
+void round(const Round& op, std::int64_t begin, std::int64_t end);
 void add(const Add& op, std::int64_t begin, std::int64_t end);
 void offload_gradient(const OffloadGradient& op, std::int64_t chunk);
 

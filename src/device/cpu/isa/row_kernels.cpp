@@ -115,19 +115,31 @@ void swiglu_backward_of(const SwigluBackward& op, std::int64_t begin, std::int64
 }
 
 template <typename T>
-void cross_entropy_of(const CrossEntropy& op, std::int64_t begin, std::int64_t end) {
+void softmax_scores_of(const SoftmaxScores& op, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    T* d_logits = op.dlogits == nullptr ? nullptr : as<T>(op.dlogits) + row * op.vocab;
+    if (op.target[row] < 0) continue;
+    kernels::softmax_scores(kTeam, op.width, op.target[row] - op.first, as<T>(op.logits) + row * op.width,
+                            op.fresh, op.scores + row * kSoftmaxScores);
+  }
+}
+
+template <typename T>
+void cross_entropy_gradient_of(const CrossEntropyGradient& op, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    T* d_logits = as<T>(op.dlogits) + row * op.width;
     if (op.target[row] < 0) {
-      op.loss[row] = 0;
-      if (d_logits != nullptr) {
-        kTeam.each(op.vocab, [&](auto i) { kTeam.store(d_logits, i, FloatLanes(0)); });
-      }
+      kTeam.each(op.width, [&](auto i) { kTeam.store(d_logits, i, FloatLanes(0)); });
     } else {
-      op.loss[row] = kernels::cross_entropy(kTeam, op.vocab, op.target[row], op.scale,
-                                            as<T>(op.logits) + row * op.vocab, d_logits);
+      kernels::cross_entropy_gradient(kTeam, op.width, op.target[row] - op.first, op.scale,
+                                      op.scores + row * kSoftmaxScores, as<T>(op.logits) + row * op.width,
+                                      d_logits);
     }
   }
+}
+
+template <typename T>
+void round_of(const Round& op, std::int64_t begin, std::int64_t end) {
+  kernels::round(kTeam, end - begin, op.x + begin, as<T>(op.out) + begin);
 }
 
 template <typename T>
@@ -200,9 +212,21 @@ void swiglu_backward(const SwigluBackward& op, std::int64_t begin, std::int64_t 
   op.type == DataType::bf16 ? swiglu_backward_of<bfloat16>(op, begin, end)
                             : swiglu_backward_of<float>(op, begin, end);
 }
-void cross_entropy(const CrossEntropy& op, std::int64_t begin, std::int64_t end) {
-  op.type == DataType::bf16 ? cross_entropy_of<bfloat16>(op, begin, end)
-                            : cross_entropy_of<float>(op, begin, end);
+void softmax_scores(const SoftmaxScores& op, std::int64_t begin, std::int64_t end) {
+  op.type == DataType::bf16 ? softmax_scores_of<bfloat16>(op, begin, end)
+                            : softmax_scores_of<float>(op, begin, end);
+}
+void cross_entropy_loss(const CrossEntropyLoss& op, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row)
+    op.loss[row] =
+        op.target[row] < 0 ? 0.0F : kernels::cross_entropy_loss(kTeam, op.scores + row * kSoftmaxScores);
+}
+void cross_entropy_gradient(const CrossEntropyGradient& op, std::int64_t begin, std::int64_t end) {
+  op.type == DataType::bf16 ? cross_entropy_gradient_of<bfloat16>(op, begin, end)
+                            : cross_entropy_gradient_of<float>(op, begin, end);
+}
+void round(const Round& op, std::int64_t begin, std::int64_t end) {
+  op.type == DataType::bf16 ? round_of<bfloat16>(op, begin, end) : round_of<float>(op, begin, end);
 }
 void arg_max(const ArgMax& op, std::int64_t begin, std::int64_t end) {
   op.type == DataType::bf16 ? arg_max_of<bfloat16>(op, begin, end) : arg_max_of<float>(op, begin, end);
