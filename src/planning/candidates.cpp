@@ -99,9 +99,9 @@ bool Candidates::fits(const Program& program) const {
 void Candidates::finish(Candidate& candidate) {
   Evaluation& row = candidate.row;
   row.policy = candidate.plan.policy;
-  if (candidate.plan.head_slices > 1)
-    row.variant +=
-        fmt::format("{}head in {} slices", row.variant.empty() ? "" : ", ", candidate.plan.head_slices);
+  const std::string slices = fmt::format("head in {} slices", candidate.plan.head_slices);
+  if (candidate.plan.head_slices > 1 && !row.variant.ends_with(slices))
+    row.variant += (row.variant.empty() ? "" : ", ") + slices;
   row.micro_batch = candidate.plan.batch.micro_batch;
   row.optimizer_overlap = candidate.plan.optimizer_overlap;
   row.device = candidate.program.device_bytes;

@@ -114,7 +114,8 @@ Value unique(C call) {
     const MarkedText* text = key.as_text();
     return text != nullptr && folds(call, 0) ? Value::text(lower(*text)) : key;
   };
-  for (const Value& each : iterate(call.input, call.budget)->items) {
+  const ListPtr items = iterate(call.input, call.budget);
+  for (const Value& each : items->items) {
     Value key = folded(part_of(each, call.arguments[1], call.budget));
     const bool known =
         std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key, call.budget); });
@@ -141,7 +142,8 @@ Value extreme(C call, int sign) {
 
 Value sum(C call) {
   Value total = call.arguments[1] != nullptr ? *call.arguments[1] : Value(std::int64_t{0});
-  for (const Value& each : iterate(call.input, call.budget)->items)
+  const ListPtr items = iterate(call.input, call.budget);
+  for (const Value& each : items->items)
     total = binary(Operator::add, total, part_of(each, call.arguments[0], call.budget), call.budget);
   return total;
 }
@@ -201,7 +203,8 @@ Value selected(C call, bool wanted, std::size_t skip) {
   }
   const Arguments arguments = rest_of(call.all, skip + 1);
   std::vector<Value> kept;
-  for (const Value& each : iterate(call.input, call.budget)->items) {
+  const ListPtr items = iterate(call.input, call.budget);
+  for (const Value& each : items->items) {
     const Value value = part_of(each, skip == 1 ? &given.front() : nullptr, call.budget);
     const bool is = test != nullptr ? holds(*test, value, arguments, call.budget) : truthy(value);
     if (is == wanted) kept.push_back(each);
@@ -217,7 +220,8 @@ Value batched(C call) {
     call.budget.spend_items(batch.size() + 4);
     batches.push_back(make_list(std::exchange(batch, {})));
   };
-  for (const Value& each : iterate(call.input, call.budget)->items) {
+  const ListPtr items = iterate(call.input, call.budget);
+  for (const Value& each : items->items) {
     batch.push_back(each);
     if (std::ssize(batch) == size) close();
   }

@@ -158,6 +158,15 @@ TEST(Jinja, TheDateIsGiven) {
 }
 
 // Marks go where the bytes go, through all that texts can be put through.
+// Sequences that filters make from what is none: they live as long as the filter walks them.
+TEST(Jinja, FiltersWalkTextsAndMappings) {
+  EXPECT_EQ(rendered("{{ 'a1b2'|select|join('-') }}"), "a-1-b-2");
+  EXPECT_EQ(rendered("{{ 'abab'|unique|join }}"), "ab");
+  EXPECT_EQ(rendered("{{ 'abc'|batch(2)|list|length }}"), "2");
+  EXPECT_EQ(rendered("{{ {'a': 2, 'b': 4}|unique|join }}"), "ab");
+  EXPECT_EQ(rendered("{{ nothing|selectattr('role')|list }}"), "[]");
+}
+
 TEST(Jinja, TextKeepsItsMarks) {
   const auto marks = [](const std::string& source) {
     const Mark answer{.source = Source::answer, .turn = 3};
