@@ -49,7 +49,8 @@ json ops_json(const Program& program, std::vector<OpKind>& kinds) {
   std::map<OpKind, std::size_t> kind_index;
   std::map<std::int64_t, std::size_t> size_index;
   json kind = json::array(), stream = json::array(), layer = json::array(), micro_batch = json::array();
-  json piece = json::array(), size = json::array(), sizes = json::array(), after = json::array();
+  json piece = json::array(), slice = json::array(), size = json::array(), sizes = json::array(),
+       after = json::array();
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     const auto [known, fresh] = kind_index.try_emplace(op.kind, kinds.size());
@@ -61,6 +62,7 @@ json ops_json(const Program& program, std::vector<OpKind>& kinds) {
     layer.push_back(op.layer);
     micro_batch.push_back(op.micro_batch);
     piece.push_back(op.piece);
+    slice.push_back(op.slice);
     size.push_back(sized->second);
     json waits = json::array();
     for (const OpIndex other : op.after) waits.push_back(static_cast<std::int64_t>(i) - other);
@@ -68,8 +70,9 @@ json ops_json(const Program& program, std::vector<OpKind>& kinds) {
   }
   return {{"kind", std::move(kind)},   {"stream", std::move(stream)},
           {"layer", std::move(layer)}, {"micro_batch", std::move(micro_batch)},
-          {"piece", std::move(piece)}, {"bytes", std::move(size)},
-          {"sizes", std::move(sizes)}, {"after", std::move(after)}};
+          {"piece", std::move(piece)}, {"slice", std::move(slice)},
+          {"bytes", std::move(size)},  {"sizes", std::move(sizes)},
+          {"after", std::move(after)}};
 }
 
 // Where the time goes, of simulated or measured times.

@@ -84,11 +84,11 @@
   // What an op is about, for its colour.
   const colourOfKind = {
     Forward: 'forward', DecodeLayer: 'forward', Recompute: 'recompute', Backward: 'backward',
-    HeadForwardBackward: 'head', HeadForward: 'head', HeadArgMax: 'head', LoadHead: 'weights', LoadWeights: 'weights',
+    HeadForwardBackward: 'head', HeadForward: 'head', HeadBackward: 'head', HeadArgMax: 'head', LoadHead: 'weights', LoadWeights: 'weights',
     OffloadBoundary: 'boundaries', FetchBoundary: 'boundaries', GatherEmbedding: 'boundaries',
     OffloadBoundaryGradient: 'gradients', FetchBoundaryGradient: 'gradients', OffloadStash: 'stash',
     FetchStash: 'stash', OffloadGradient: 'gradients', OffloadHeadGradient: 'gradients', OffloadLoss: 'other', Collect: 'other', LoadBatch: 'other',
-    ScatterEmbeddingGradient: 'gradients', FinishEmbeddingGradient: 'gradients', ZeroEmbeddingGradient: 'gradients',
+    ScatterEmbeddingGradient: 'gradients', FinishEmbeddingGradient: 'gradients', SumHeadGradient: 'gradients', ZeroEmbeddingGradient: 'gradients',
     ReduceNorm: 'optimizer', UpdateGroup: 'optimizer', ReadStates: 'disk', WriteStates: 'disk',
     ReadWeights: 'weights', WriteWeights: 'weights', ReadGradient: 'gradients', WriteGradient: 'gradients'};
   const colourTitles = {
@@ -99,13 +99,14 @@
   let headSeen = false;
   const colours = ops.kind.map(kind => {
     const name = data.kinds[kind];
-    headSeen = headSeen || name === 'HeadForwardBackward';
+    headSeen = headSeen || name === 'HeadForwardBackward' || name === 'HeadForward';
     return name === 'Forward' && headSeen ? 'recompute' : colourOfKind[name] || 'other';
   });
   const sizeOf = i => ops.sizes[ops.bytes[i]];
   function nameOf(i) {
     const parts = [];
     if (ops.layer[i] >= 0) parts.push(ops.layer[i]);
+    if (ops.slice[i] >= 0) parts.push('s' + ops.slice[i]);
     if (ops.piece[i] >= 0) parts.push('p' + ops.piece[i]);
     else if (ops.micro_batch[i] >= 0) parts.push('m' + ops.micro_batch[i]);
     return data.kinds[ops.kind[i]] + (parts.length ? '(' + parts.join(', ') + ')' : '');

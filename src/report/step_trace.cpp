@@ -39,6 +39,7 @@ json arguments(const Op& op, std::size_t number) {
   if (op.layer >= 0) args[op.kind == OpKind::update_group ? "group" : "layer"] = op.layer;
   if (op.micro_batch >= 0) args["micro_batch"] = op.micro_batch;
   if (op.piece >= 0) args["piece"] = op.piece;
+  if (op.slice >= 0) args["slice"] = op.slice;
   if (op.bytes.value > 0) args["bytes"] = op.bytes.value;
   return args;
 }

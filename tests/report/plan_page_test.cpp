@@ -51,7 +51,7 @@ TEST(PageData, HoldsEveryOpOnce) {
     const json& ops = data.at("ops");
     const double tick = data.at("tick_s");
     EXPECT_LE(tick, std::max(1e-9, 1e-8 * step.simulation.step * 1.5));
-    for (const char* column : {"kind", "stream", "layer", "micro_batch", "piece", "bytes", "after"})
+    for (const char* column : {"kind", "stream", "layer", "micro_batch", "piece", "slice", "bytes", "after"})
       ASSERT_EQ(ops.at(column).size(), step.program.ops.size()) << column;
     for (const bool simulated : {true, false}) {
       const std::vector<OpTime> shown = times_in(data, data.at(simulated ? "simulated" : "measured"));
