@@ -112,10 +112,10 @@ void Head::score(const HeadCall& call, const Chunk& chunk, const VocabularySlice
                                                 .loss = call.loss + chunk.first});
 }
 
-// Logits become their gradient. `normed`: that of the normed rows so far, [rows, hidden].
+// Logits become their gradient. `normed`: that of the normed rows so far, [rows, hidden], where `add`.
 void Head::block_gradients(const HeadCall& call, const HeadGradients& gradients, const Chunk& chunk,
                            const VocabularySlice& block, void* logits, const float* scores, bool fresh,
-                           float* normed) const {
+                           float* normed, bool add) const {
   const std::int64_t offset = (block.first - call.slice.first) * architecture_.hidden;
   call.device.run(call.stream, CrossEntropyGradient{.type = type_,
                                                     .rows = chunk.rows,
@@ -137,7 +137,7 @@ void Head::block_gradients(const HeadCall& call, const HeadGradients& gradients,
   input.weight = static_cast<const std::byte*>(call.projection) + offset * size_of(type_);
   input.dx = normed;
   input.result = DataType::f32;
-  input.accumulate = block.end_block < vocabulary_blocks(architecture_.vocab);
+  input.accumulate = add;
   call.device.run(call.stream, input);
 }
 
@@ -205,7 +205,7 @@ void Head::backward(const HeadCall& call, const HeadGradients& gradients) const 
       for (std::int64_t b = call.slice.end_block - 1; b >= call.slice.block; --b) {
         project(call, chunk, block(b), logits);
         block_gradients(call, gradients, chunk, block(b), logits, call.scores + chunk.first * kSoftmaxScores,
-                        fresh, normed);
+                        fresh, normed, b + 1 < vocabulary_blocks(a.vocab));
       }
       if (call.slice.block == 0) norm_gradient(call, gradients, chunk, normed, dx, scratch);
       fresh = false;
@@ -216,7 +216,7 @@ void Head::backward(const HeadCall& call, const HeadGradients& gradients) const 
 
 void Head::forward_backward(const HeadCall& call, const HeadGradients& gradients) const {
   const Architecture& a = architecture_;
-  const std::int64_t size = size_of(type_), blocks = vocabulary_blocks(a.vocab);
+  const std::int64_t size = size_of(type_);
   Scratch scratch(call.workspace, call.workspace_bytes);
   call.device.zero(call.stream, call.loss, {call.slots * call.slot_tokens * 4});
   void* dx = scratch.take(call.slot_tokens * a.hidden * size);
@@ -230,12 +230,13 @@ void Head::forward_backward(const HeadCall& call, const HeadGradients& gradients
       auto* scores = static_cast<float*>(scratch.take(chunk.rows * kSoftmaxScores * 4));
       auto* normed = static_cast<float*>(scratch.take(chunk.rows * a.hidden * 4));
       const auto of_block = [&](std::int64_t b) { return logits + chunk.rows * block(b).first * size; };
-      for (std::int64_t b = 0; b < blocks; ++b) {
+      for (std::int64_t b = call.slice.block; b < call.slice.end_block; ++b) {
         project(call, chunk, block(b), of_block(b));
         score(call, chunk, block(b), of_block(b), scores);
       }
-      for (std::int64_t b = blocks - 1; b >= 0; --b)
-        block_gradients(call, gradients, chunk, block(b), of_block(b), scores, fresh, normed);
+      for (std::int64_t b = call.slice.end_block - 1; b >= call.slice.block; --b)
+        block_gradients(call, gradients, chunk, block(b), of_block(b), scores, fresh, normed,
+                        b + 1 < call.slice.end_block);
       norm_gradient(call, gradients, chunk, normed, dx, scratch);
       fresh = false;
     });

@@ -62,7 +62,7 @@ class Head {
   // Losses only, once the last slice is done.
   void forward(const HeadCall& call) const;
   // Losses and gradients of the whole vocabulary; accumulators are added to. Without supervised rows they are
-  // left as they are.
+  // left as they are. (Of a slice: what it takes, not what it is: for measurements.)
   void forward_backward(const HeadCall& call, const HeadGradients& gradients) const;
   // Gradients of a slice, after the forward of all. The first slice, which comes last, completes
   // `gradients.gradient` and adds to the norm's.
@@ -93,7 +93,7 @@ class Head {
              float* scores) const;
   void block_gradients(const HeadCall& call, const HeadGradients& gradients, const Chunk& chunk,
                        const VocabularySlice& block, void* logits, const float* scores, bool fresh,
-                       float* normed) const;
+                       float* normed, bool add) const;
   void norm_gradient(const HeadCall& call, const HeadGradients& gradients, const Chunk& chunk,
                      const float* normed, void* dx, Scratch& scratch) const;
   void scatter(const HeadCall& call, const HeadGradients& gradients, std::int64_t slot, const void* dx) const;

@@ -99,9 +99,9 @@ bool Candidates::fits(const Program& program) const {
 void Candidates::finish(Candidate& candidate) {
   Evaluation& row = candidate.row;
   row.policy = candidate.plan.policy;
-  const std::string slices = fmt::format("head in {} slices", candidate.plan.head_slices);
-  if (candidate.plan.head_slices > 1 && !row.variant.ends_with(slices))
-    row.variant += (row.variant.empty() ? "" : ", ") + slices;
+  const std::string suffix = head_suffix(candidate.program);
+  if (!suffix.empty() && !row.variant.ends_with(suffix.substr(2)))
+    row.variant += row.variant.empty() ? suffix.substr(2) : suffix;
   row.micro_batch = candidate.plan.batch.micro_batch;
   row.optimizer_overlap = candidate.plan.optimizer_overlap;
   row.device = candidate.program.device_bytes;
@@ -421,6 +421,10 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
       found.push_back(roomiest(plan_of(n), text));
     }
   }
+}
+
+std::string head_suffix(const Program& program) {
+  return program.head_slices > 1 ? fmt::format(", head in {} slices", program.head_slices) : "";
 }
 
 bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -158,7 +157,7 @@ void improve(const PlanningInputs& inputs, BatchGeometry batch, std::span<const 
           !better(inputs, found.row.step, disk_writes(found.program), known.row.step,
                   disk_writes(known.program)))
         continue;
-      found.row.variant = "improved in simulation";
+      found.row.variant = "improved in simulation" + head_suffix(found.program);
       found.row.chosen = true;
       best.table[best.chosen].chosen = false;
       best.chosen = best.table.size();
@@ -268,7 +267,8 @@ std::optional<PlannedStep> plan_with_head(const PlanningInputs& inputs, const st
 
 // A head in slices, or in more, where that is faster than `found`: its logits are computed twice, and what
 // the head leaves free takes stashes instead. Few slices first; where they do not pay, more will not either.
-void try_slices(const PlanningInputs& inputs, PlannedStep& found) {
+void try_slices(const PlanningInputs& inputs, std::span<const std::int64_t> micro_batches,
+                PlannedStep& found) {
   constexpr double kWorthTrying = 0.02;  // of the device
   const std::int64_t so_far = found.plan.head_slices;
   const auto slots = static_cast<double>(found.plan.batch.slots);
@@ -278,18 +278,25 @@ void try_slices(const PlanningInputs& inputs, PlannedStep& found) {
   if (repeated >= found.simulation.recompute + found.simulation.exposed ||
       head < kWorthTrying * static_cast<double>(inputs.machine.device_capacity.value))
     return;
+  const bool small = found.plan.batch.slots * a.layers <= kSmallStep;
   for (std::int64_t slices = 4 * so_far; slices <= vocabulary_blocks(a.vocab); slices *= 4) {
     PlanningInputs in_slices = inputs;
     in_slices.head_slices = slices;
-    std::optional<PlannedStep> step =
-        plan_with_head(in_slices, "milp", std::array{found.plan.batch.micro_batch});
-    if (!step || step->simulation.step >= found.simulation.step * (1 - kSameStep) ||
-        !better(inputs, step->simulation.step, disk_writes(step->program), found.simulation.step,
-                disk_writes(found.program)))
-      return;
-    for (Evaluation& row : found.table) row.chosen = false;
-    step->table.insert(step->table.end(), found.table.begin(), found.table.end());
-    found = std::move(*step);
+    // With their room a larger micro-batch may fit, too.
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t size : micro_batches)
+      if (size == found.plan.batch.micro_batch || (small && size > found.plan.batch.micro_batch))
+        sizes.push_back(size);
+    std::optional<PlannedStep> step = plan_with_head(in_slices, small ? "auto" : "milp", sizes);
+    if (!step) return;
+    const bool pays = step->simulation.step < found.simulation.step * (1 - kSameStep) &&
+                      better(inputs, step->simulation.step, disk_writes(step->program), found.simulation.step,
+                             disk_writes(found.program));
+    PlannedStep& other = pays ? found : *step;
+    for (Evaluation& row : other.table) row.chosen = false;
+    if (pays) std::swap(found, *step);
+    found.table.insert(found.table.end(), step->table.begin(), step->table.end());
+    if (!pays) return;
   }
 }
 
@@ -301,11 +308,19 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
   if (!may_slice_head(inputs, policy)) return step;
   const std::int64_t most = vocabulary_blocks(inputs.context.architecture.vocab);
   PlanningInputs in_slices = inputs;
+  BatchGeometry leanest = inputs.batch;
+  leanest.micro_batch = micro_batches.back();
+  const auto some_fits = [&] {
+    const std::vector<LeanSize> sizes = leanest_sizes(inputs, leanest, policy, true);
+    return std::any_of(sizes.begin(), sizes.end(),
+                       [&](const LeanSize& size) { return size.fits(inputs.machine); });
+  };
+  if (!step && !some_fits()) return step;
   for (in_slices.head_slices = std::min<std::int64_t>(4, most); !step; in_slices.head_slices = most) {
     step = plan_with_head(in_slices, policy, micro_batches);
     if (in_slices.head_slices == most) break;
   }
-  if (step && (policy == "auto" || policy == "milp")) try_slices(inputs, *step);
+  if (step && (policy == "auto" || policy == "milp")) try_slices(inputs, micro_batches, *step);
   return step;
 }
 

@@ -93,7 +93,7 @@ class Advice {
     std::optional<LeanSize> least;
     const std::int64_t calls = batch.micro_batches() * inputs_.context.architecture.layers;
     if (calls > kMostLayerCalls || lowered_ > kMostLoweredCalls) return least;
-    constexpr std::int64_t kShapes = 12;  // at most, of policy auto
+    constexpr std::int64_t kShapes = 24;  // at most, of policy auto
     lowered_ += kShapes * calls;
     for (const LeanSize& size : leanest_sizes(inputs_, batch, policy, true))
       if (size.fits(inputs_.machine) && (!least || size.device < least->device)) least = size;

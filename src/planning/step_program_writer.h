@@ -69,6 +69,10 @@ class StepWriter {
   [[nodiscard]] double rate(double bytes_per_second) const {
     return bytes_per_second / program_.bytes_unit * program_.seconds_unit;
   }
+  // Calls in which slot t is worked on: the head's slices have each micro-batch to themselves.
+  [[nodiscard]] double calls_in(std::size_t t) const {
+    return t == slots_.head() ? calls_ * model_.head_slices : calls_;
+  }
   [[nodiscard]] double share(double value) const { return bytes(value) / calls_; }  // of one micro-batch
   [[nodiscard]] const StepLayer& layer(std::int64_t l) const { return model_.layer[at(l)]; }
   static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }

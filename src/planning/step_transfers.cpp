@@ -190,7 +190,7 @@ Terms StepWriter::fetchable(std::size_t t) const {
   const double forward_lead = 2 * model_.knobs.lead;  // a forward layer has half the ops of a backward one
   if (t == StepSlots::prologue()) terms.add(fetches_[StepSlots::forward(0)], 1);
   if (t < slots_.head() && static_cast<double>(slots_.head() - t) <= std::max(1.0, std::ceil(forward_lead)))
-    terms.add(fetches_[slots_.head()], 1);
+    terms.constant += bytes(model_.head_weights) / model_.head_slices;  // slices come behind one another
   if (t < slots_.head() || t >= slots_.tail()) return terms;
   // Slots head, sweep(L-1), backward(L-1), sweep(L-2), ...
   const auto behind = static_cast<std::int64_t>(t - slots_.head());
@@ -223,7 +223,7 @@ void StepWriter::fetches() {
       at_most(fmt::format("due_fetches[{}]", t), first);
       // What arrives during the last micro-batch is too late for it.
       Terms last;
-      last.add(up_fetches_[t], 1 / calls_);
+      last.add(up_fetches_[t], 1 / calls_in(t));
       last.add(ahead[t], -1);
       at_most(fmt::format("due_fetches_last[{}]", t), last);
     }
@@ -252,7 +252,7 @@ void StepWriter::backlog() {
     Terms made;
     made.add(down_[t], 1);
     made.add(queue[t], -1);
-    made.add(gradual_out_[t], -(1 - 1 / calls_));
+    made.add(gradual_out_[t], -(1 - 1 / calls_in(t)));
     at_most(fmt::format("made[{}]", t), made);
     if (t > 0 && t < slots_.tail()) lag(t, queue[t]);
   }
@@ -265,7 +265,11 @@ void StepWriter::lag(std::size_t t, std::int32_t queue) {
   // The last micro-batch of the slot before has just been made; what takes its place waits for it.
   const double latest = std::max(part(model_.knobs.lag), 1 / calls_);
   const auto reserve = [&](std::size_t slot, double fraction) {
-    if (fraction > 0) terms.add(gradual_out_[slot], -fraction);
+    if (fraction <= 0) return;
+    terms.add(gradual_out_[slot], -fraction);
+    // All slices of the head but the last two have left by its end.
+    if (slot == slots_.head())
+      terms.constant += fraction * (1 - 1 / model_.head_slices) * bytes(model_.head_gradient);
   };
   if (t <= slots_.head() + 1) {
     for (std::size_t slot = 1; slot < t; ++slot)

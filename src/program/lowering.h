@@ -21,6 +21,9 @@ inline constexpr std::int64_t kMostLayerCalls = 1 << 12;
 // device's.
 inline constexpr std::int64_t kNormRun = 65536;
 
+// Of a row's scores in a head in slices. The runtime holds it against the device's, too.
+inline constexpr std::int64_t kScoreBytes = 12;
+
 // A run of a group's elements with its part of the group's state.
 struct StatePieceSize {
   std::int64_t begin = 0, end = 0;  // elements of the group

@@ -1,15 +1,10 @@
 #include "program/lowering_head.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "model/vocabulary.h"
 
 namespace lazytrain {
 namespace {
-
-// Floats of a row's scores: kSoftmaxScores of the device's operations.
-constexpr std::int64_t kScores = 3;
 
 // The projection's group, and its first element there.
 struct ProjectionHome {
@@ -153,10 +148,14 @@ class Backward {
                    {tied_ ? OperandRole::output : OperandRole::group_gradient,
                     head_.state.gradient[projection_home(context).group], access}};
     if (tied_) {
-      const Bytes all = gradient_rows_bytes(context, head_.geometry),
-                  most = std::min(Bytes{elements * 4}, all);
-      op.bytes += most;
-      op.from = all - most;
+      // Each row once in all; which of them are the slice's is known when the step runs.
+      const Bytes all = gradient_rows_bytes(context, head_.geometry);
+      const auto until = [&](std::int64_t token) {
+        return all.value / 4 * token / context.architecture.vocab;
+      };
+      const VocabularySlice slice = slice_of(head_, s);
+      op.bytes += Bytes{4 * (until(slice.first + slice.tokens) - until(slice.first))};
+      op.reach = all;
       op.operands.push_back({OperandRole::gradient_rows, training_.gradient_rows, access});
       op.operands.push_back({OperandRole::batch, head_.batch, Access::read});
     }
@@ -199,7 +198,7 @@ SlicedForward lower_head_forward(const SlicedHead& head) {
   head.builder.head_slices(head.slices);
   SlicedForward result{.norm = {load_norm(head)},
                        .projection = {OperandRole::projection, -1, Access::read},
-                       .scores = row_buffers(head, "dev.scores", kScores * 4)};
+                       .scores = row_buffers(head, "dev.scores", kScoreBytes)};
   const std::vector<BufferId> losses = row_buffers(head, "dev.loss", 4);
   for (std::int32_t s = 0; s < head.slices; ++s) {
     result.projection = load_slice(head, s, s == 0 ? head.load_at : beside_slice_before(head));

@@ -146,11 +146,10 @@ struct Op {
   std::int32_t piece = -1;          // of a group's state (updates, reads, writes); -1 = the whole group
   std::int32_t slice = -1;          // of the head; -1 = whole
   std::int64_t gradient_first = 0;  // updates: element at which the gradient's buffer begins
-  // Where the bytes begin: reads from disk and loads of the head in their input; of a head's slice that
-  // leaves, at the latest, in the fp32 rows of the step's tokens.
-  Bytes from{};
-  Bytes bytes{};                        // moved over a link
-  std::int64_t elements = 0;            // parameters touched (updates, gradient offloads)
+  Bytes from{};                     // reads from disk, loads of the head: where in the input they begin
+  Bytes reach{};                    // of a tied head's slice that leaves: in the rows of the step's tokens
+  Bytes bytes{};                    // moved over a link
+  std::int64_t elements = 0;        // parameters touched (updates, gradient offloads)
   std::int64_t eight_bit_elements = 0;  // of them with 8-bit moments (updates)
   std::vector<Operand> operands{};
   std::vector<OpIndex> after{};

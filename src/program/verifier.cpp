@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "core/error.h"
+#include "program/lowering.h"
 
 namespace lazytrain {
 namespace {
@@ -38,6 +39,7 @@ class Verifier {
     if (!happens_before(order)) return found_;
     for (const Tier tier : kTiers) accesses(order, tier);
     pieces(order);
+    slices(order);
     return found_;
   }
 
@@ -175,6 +177,14 @@ class Verifier {
         needs(OperandRole::output, it.bytes);
         disk_alignment(i);
         break;
+      case OpKind::head_forward:
+      case OpKind::head_backward:
+        if (it.slice >= 0)
+          needs(OperandRole::scores, Bytes{program_.batch.rows_of(it.micro_batch) * kScoreBytes});
+        break;
+      case OpKind::sum_head_gradient:
+        needs(OperandRole::group_gradient, Bytes{it.elements * program_.type_bytes});
+        break;
       case OpKind::collect:
         needs(OperandRole::input, it.bytes);
         break;
@@ -186,7 +196,7 @@ class Verifier {
         needs(OperandRole::projection_accumulator, fp32 - size(OperandRole::accumulator));
         needs(OperandRole::group_gradient, rounded - size(OperandRole::output));
         needs(OperandRole::output, rounded - size(OperandRole::group_gradient));
-        needs(OperandRole::gradient_rows, it.from + it.bytes - rounded);
+        needs(OperandRole::gradient_rows, it.slice < 0 ? it.bytes - rounded : it.reach);
         break;
       }
       case OpKind::zero_embedding_gradient:
@@ -420,6 +430,42 @@ class Verifier {
           break;
       }
     }
+  }
+
+  // A slice of the head is computed with its own part of the projection, into its own accumulator, and every
+  // slice's gradient leaves once.
+  void slices(const Order& order) {
+    std::map<BufferId, std::int32_t> projection, accumulator;
+    std::map<std::int32_t, int> left;
+    bool trains = false;
+    for (const OpIndex i : order.topological) {
+      const Op& it = op(i);
+      trains = trains || it.kind == OpKind::head_backward;
+      if (it.slice < 0) continue;
+      if (it.slice >= program_.head_slices)
+        report(Violation::Kind::malformed, fmt::format("{} of a head in {}", name(i), program_.head_slices));
+      const auto expect = [&](const std::map<BufferId, std::int32_t>& held, OperandRole role) {
+        const auto found = held.find(it.buffer(role));
+        if (found == held.end() || found->second != it.slice)
+          report(Violation::Kind::stale_read,
+                 fmt::format("{} finds another slice's {}", name(i), to_string(role)));
+      };
+      if (it.kind == OpKind::load_head) projection[it.buffer(OperandRole::output)] = it.slice;
+      if (it.kind == OpKind::head_forward || it.kind == OpKind::head_backward)
+        expect(projection, OperandRole::projection);
+      if (it.kind == OpKind::head_backward) {
+        if (it.first) accumulator[it.buffer(OperandRole::projection_accumulator)] = it.slice;
+        expect(accumulator, OperandRole::projection_accumulator);
+      }
+      if (it.kind == OpKind::offload_head_gradient) {
+        expect(accumulator, OperandRole::projection_accumulator);
+        ++left[it.slice];
+      }
+    }
+    for (std::int32_t s = 0; trains && s < program_.head_slices; ++s)
+      if (left[s] != 1)
+        report(Violation::Kind::malformed,
+               fmt::format("the gradient of slice {} of the head leaves {} times", s, left[s]));
   }
 
   const Program& program_;

@@ -9,6 +9,7 @@
 #include "runtime/poison.h"
 
 namespace lazytrain {
+static_assert(kScoreBytes == kSoftmaxScores * 4, "Programs have room for the scores that the device writes");
 static_assert(kNormRun == kNormChunk, "Programs have room for the partial sums that the device writes");
 namespace {
 
@@ -140,6 +141,12 @@ StepOutcome Executor::run(const Program& program, Running& running) {
   return std::move(running.outcome);
 }
 
+// A target that no token has would be in no slice of the head, and its loss be what was there before.
+void Executor::check_targets(const StepTokens& tokens) const {
+  for (const std::int32_t target : tokens.targets)
+    check(target < context_.architecture.vocab, "targets lie in the vocabulary");
+}
+
 StepOutcome Executor::train(const Program& program, const StepTokens& tokens, const AdamWStep& update,
                             bool timings) {
   check(program.kind == ProgramKind::train_step, "train() runs a training step");
@@ -150,6 +157,7 @@ StepOutcome Executor::train(const Program& program, const StepTokens& tokens, co
   running.row_tokens = tokens.tokens;
   running.batch_rows = tokens.slots * tokens.slot_tokens;
   running.timings = timings;
+  check_targets(tokens);
   running.counts = fill_batch(host_batch(program), tokens);
   const std::int64_t distinct =
       fill_token_rows(host_batch(program), tokens, context_.architecture.padding_token);
@@ -186,6 +194,7 @@ StepOutcome Executor::evaluate(const Program& program, const StepTokens& tokens,
   running.row_tokens = tokens.tokens;
   running.batch_rows = tokens.slots * tokens.slot_tokens;
   running.token_losses = token_losses;
+  check_targets(tokens);
   running.counts = fill_batch(host_batch(program), tokens);
   for (const std::int32_t count : running.counts) running.outcome.supervised += count;
   return run(program, running);

@@ -90,6 +90,7 @@ class Executor {
   struct Prepared;
   struct Running;  // one run of a Program
   friend struct Issue;
+  void check_targets(const StepTokens& tokens) const;
   // Parameters and states of one group, where they live between steps. All Programs of the run agree.
   struct GroupMemory {
     std::span<std::byte> weights = {};  // storage type

@@ -16,6 +16,7 @@
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
 #include "model/rope.h"
+#include "model/vocabulary.h"
 #include "optim/adamw.h"
 #include "optim/group_state.h"
 #include "runtime/batch_arrays.h"
@@ -31,11 +32,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kHostElements = std::int64_t{4} << 20;
 constexpr Bytes kCopyBytes{std::int64_t{64} << 20};
 
-// How much of the vocabulary the head is timed with; its time is proportional to it.
-std::int64_t head_vocab(const Architecture& a, bool quick) {
+// How much of the vocabulary the head is timed with: the first of its blocks, whole ones, because what a
+// block costs beside its products does not shrink with it. The head's time is proportional to it.
+VocabularySlice head_slice(const Architecture& a, bool quick) {
   const std::int64_t most_elements = (std::int64_t{quick ? 8 : 32}) << 20;
-  const std::int64_t rows = std::max<std::int64_t>(1024, most_elements / a.hidden / 64 * 64);
-  return std::min(a.vocab, rows);
+  const std::int64_t block = vocabulary_block(a.vocab);
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>(most_elements / (block * a.hidden), 1, vocabulary_blocks(a.vocab));
+  return {.block = 0, .end_block = blocks, .first = 0, .tokens = std::min(a.vocab, blocks * block)};
 }
 
 // Consecutive pieces of one arena; counts only where the arena is not there yet.
@@ -71,7 +75,8 @@ struct Buffers {
 };
 
 struct Sizes {
-  Architecture architecture, head;  // `head`: with the part of the vocabulary that is timed
+  Architecture architecture;
+  VocabularySlice head;  // the part of the vocabulary that is timed
   std::vector<ParameterGroup> groups;
   std::int64_t rows, elements, update_elements;
   GroupStateLayout fp32_state, eight_bit_state;  // of `update_elements` parameters
@@ -79,14 +84,13 @@ struct Sizes {
 
 Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) {
   Sizes sizes{.architecture = architecture,
-              .head = architecture,
+              .head = head_slice(architecture, options.quick),
               .groups = parameter_groups(architecture),
               .rows = options.micro_batch * options.slot_tokens,
               .elements = 0,
               .update_elements = 0,
               .fp32_state = {},
               .eight_bit_state = {}};
-  sizes.head.vocab = head_vocab(architecture, options.quick);
   sizes.elements = sizes.groups[1].elements;
   sizes.update_elements = std::clamp(sizes.elements, kHostElements, 4 * kHostElements);
   const auto state = [&](MomentPrecision precision) {
@@ -105,7 +109,7 @@ Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device,
   const std::int64_t size = size_of(options.type), rows = sizes.rows, hidden = rows * a.hidden * size;
   const std::int64_t all = stash_bytes(a, LayerKind::attention, StashLevel::all, rows, size).value;
   Buffers b{};
-  b.workspace_bytes = workspace_bytes(sizes.head, options.type, options.micro_batch, options.slot_tokens);
+  b.workspace_bytes = workspace_bytes(a, options.type, options.micro_batch, options.slot_tokens);
   b.workspace_size = std::max({b.workspace_bytes.forward, b.workspace_bytes.recompute,
                                b.workspace_bytes.backward, b.workspace_bytes.head});
   b.weights = device.take(sizes.elements * size);
@@ -122,19 +126,19 @@ Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device,
   b.loss = device.take<float>(rows * 4);
   b.norm_weight = device.take(a.hidden * size);
   b.norm_accumulator = device.take<float>(a.hidden * 4);
-  b.projection = device.take(sizes.head.vocab * a.hidden * size);
-  b.projection_accumulator = device.take<float>(sizes.head.vocab * a.hidden * 4);
+  b.projection = device.take(sizes.head.tokens * a.hidden * size);
+  b.projection_accumulator = device.take<float>(sizes.head.tokens * a.hidden * 4);
   b.on_device = device.take(kCopyBytes.value);
   b.on_host = host.take(kCopyBytes.value);
   b.fp32_states = host.take(sizes.fp32_state.bytes.value);
   b.eight_bit_states = host.take(sizes.eight_bit_state.bytes.value);
   b.host_weights = host.take(sizes.update_elements * size);
   b.host_gradient = host.take(sizes.update_elements * 4);
-  b.embedding_gradient = host.take(sizes.head.vocab * a.hidden * size);
+  b.embedding_gradient = host.take(sizes.head.tokens * a.hidden * size);
   b.gradient_rows = host.take<float>(rows * a.hidden * 4);
   for (std::int32_t** array : {&b.distinct, &b.token_rows}) *array = host.take<std::int32_t>(rows * 4);
   b.partial =
-      host.take<double>(norm_chunks(std::max(sizes.update_elements, sizes.head.vocab * a.hidden)) * 8);
+      host.take<double>(norm_chunks(std::max(sizes.update_elements, sizes.head.tokens * a.hidden)) * 8);
   return b;
 }
 
@@ -173,7 +177,7 @@ class Profiler {
       : options_(options),
         sizes_(sizes_of(architecture, options)),
         layer_(sizes_.architecture, options.type),
-        head_(sizes_.head, options.type) {
+        head_(sizes_.architecture, options.type) {
     Pieces device_pieces(nullptr), host_pieces(nullptr);
     place(sizes_, options_, device_pieces, host_pieces);
     CpuDeviceOptions own = options.device;
@@ -195,7 +199,7 @@ class Profiler {
   CostTable measure() {
     const auto slots = static_cast<double>(options_.micro_batch);
     const double vocab_share =
-        static_cast<double>(sizes_.architecture.vocab) / static_cast<double>(sizes_.head.vocab);
+        static_cast<double>(sizes_.architecture.vocab) / static_cast<double>(sizes_.head.tokens);
     std::vector<TimedLayer> layers;
     for (const LayerKind kind : {LayerKind::attention, LayerKind::sliding_attention})
       if (sizes_.architecture.layers_of(kind) > 0) layers.push_back(add_layer(kind));
@@ -345,7 +349,7 @@ class Profiler {
                         .slots = options_.micro_batch,
                         .slot_tokens = options_.slot_tokens,
                         .norm_weight = b_.norm_weight,
-                        .slice = whole_vocabulary(sizes_.head.vocab),
+                        .slice = sizes_.head,
                         .projection = b_.projection,
                         .x = b_.x,
                         .rows = b_.rows,
@@ -390,8 +394,8 @@ class Profiler {
     device_->call(*host_, [this] {
       finish_embedding_gradient(device_->host_pool(),
                                 {.type = options_.type,
-                                 .width = sizes_.head.hidden,
-                                 .elements = sizes_.head.vocab * sizes_.head.hidden,
+                                 .width = sizes_.architecture.hidden,
+                                 .elements = sizes_.head.tokens * sizes_.architecture.hidden,
                                  .tokens = {b_.distinct, static_cast<std::size_t>(distinct_)},
                                  .sums = b_.gradient_rows,
                                  .gradient = b_.embedding_gradient,
@@ -400,9 +404,11 @@ class Profiler {
   }
   void zero_embedding() {
     device_->call(*host_, [this] {
-      std::memset(b_.embedding_gradient, 0,
-                  static_cast<std::size_t>(sizes_.head.vocab * sizes_.head.hidden * size_of(options_.type)));
-      std::memset(b_.gradient_rows, 0, static_cast<std::size_t>(sizes_.rows * sizes_.head.hidden * 4));
+      std::memset(
+          b_.embedding_gradient, 0,
+          static_cast<std::size_t>(sizes_.head.tokens * sizes_.architecture.hidden * size_of(options_.type)));
+      std::memset(b_.gradient_rows, 0,
+                  static_cast<std::size_t>(sizes_.rows * sizes_.architecture.hidden * 4));
     });
   }
   void update(Stream& stream, ThreadPool& pool, MomentPrecision precision) {
@@ -468,7 +474,7 @@ class Profiler {
     fill(type, b_.x, sizes_.rows * a.hidden, 2.0);
     fill(type, b_.gradient, sizes_.rows * a.hidden, 1e-3);
     fill(type, b_.norm_weight, a.hidden, 0.1, 1.0);
-    fill(type, b_.projection, sizes_.head.vocab * a.hidden, 0.1);
+    fill(type, b_.projection, sizes_.head.tokens * a.hidden, 0.1);
     fill(DataType::f32, reinterpret_cast<std::byte*>(b_.accumulator), sizes_.elements, 1e-3);
     const auto half = static_cast<std::size_t>(options_.slot_tokens * a.head_dim / 2);
     fill_rope_tables(a.rope, a.head_dim, options_.slot_tokens, {b_.cosine, half}, {b_.cosine + half, half});
@@ -477,11 +483,11 @@ class Profiler {
       const auto row = static_cast<std::int32_t>(i % options_.slot_tokens);
       b_.positions[i] = b_.rows[i] = row;
       b_.document_start[i] = 0;
-      b_.targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(sizes_.head.vocab)));
+      b_.targets[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(sizes_.head.tokens)));
     }
     distinct_ = find_distinct(tokens(), std::nullopt, b_.distinct, b_.token_rows);
     fill(DataType::f32, reinterpret_cast<std::byte*>(b_.gradient_rows), distinct_ * a.hidden, 1e-3);
-    fill(type, b_.embedding_gradient, sizes_.head.vocab * a.hidden, 1e-3);
+    fill(type, b_.embedding_gradient, sizes_.head.tokens * a.hidden, 1e-3);
     forward(LayerKind::attention, StashLevel::all);
     recompute(LayerKind::attention, StashLevel::none, false);
     device_->synchronize(*compute_);

@@ -49,29 +49,28 @@ Program plan_evaluation(const LoweringContext& context, DataType type, const Mac
   const std::int64_t calls = std::max<std::int64_t>(1, kMostLayerCalls / context.architecture.layers);
   std::int64_t most =
       std::min({need.most_slots, calls * micro_batch, kMaxStepTokens / need.slot_tokens, needed});
-  // The head whole where the device has room for it.
+  // In slices the head costs some more ops; its weights are loaded once in any case.
   const std::int64_t blocks =
       machine.tiers == TierModel::unified ? 1 : vocabulary_blocks(context.architecture.vocab);
-  const std::int64_t roomiest = std::max<std::int64_t>(1, most);
-  std::int64_t head_slices = 1;
-  for (most = roomiest;; most = most > micro_batch ? std::max(micro_batch, most / 2) : most - 1) {
-    if (most == 0) {
-      most = roomiest;
-      head_slices = blocks;
-    }
+  for (most = std::max<std::int64_t>(1, most);;
+       most = most > micro_batch ? std::max(micro_batch, most / 2) : most - 1) {
     const std::int64_t slots = spread(needed, most);
     const BatchGeometry batch{
         .slots = slots, .slot_tokens = need.slot_tokens, .micro_batch = std::min(micro_batch, slots)};
     const WorkspaceBytes workspace =
         workspace_bytes(context.architecture, type, batch.micro_batch, batch.slot_tokens);
-    Program program = lower_evaluate(context, batch, need.weight_slots, workspace, head_slices);
-    const bool fits = program.device_bytes <= need.device_budget &&
-                      (machine.tiers == TierModel::unified || program.host_bytes <= machine.host_capacity);
-    if (fits) {
+    const auto fits = [&](const Program& program) {
+      return program.device_bytes <= need.device_budget &&
+             (machine.tiers == TierModel::unified || program.host_bytes <= machine.host_capacity);
+    };
+    Program program = lower_evaluate(context, batch, need.weight_slots, workspace);
+    if (!fits(program) && blocks > 1)
+      program = lower_evaluate(context, batch, need.weight_slots, workspace, blocks);
+    if (fits(program)) {
       verify_or_throw(program, machine);
       return program;
     }
-    if (most > 1 || head_slices < blocks) continue;
+    if (most > 1) continue;
     fail(ExitCode::does_not_fit,
          "evaluating one slot of {} tokens needs {} on the device and {} on the host, which have {} and {}; "
          "raise device_memory or lower cutoff_len",

@@ -34,7 +34,8 @@ TEST(OtherKinds, AreSafe) {
           }
           expect_safe(lower_update_only(context), tiers);
           const BatchGeometry batch{.slots = 3, .slot_tokens = 8, .micro_batch = slots};
-          expect_safe(lower_evaluate(context, batch, slots, small_workspace()), tiers);
+          for (const std::int64_t head_slices : {1, 3})
+            expect_safe(lower_evaluate(context, batch, slots, small_workspace(), head_slices), tiers);
           const GenerationPrograms generation = lower_generation(
               context,
               {.sequences = 2, .capacity = 16, .prefill = {.slots = 2, .slot_tokens = 8, .micro_batch = 2}},
