@@ -4,7 +4,7 @@ BUILD  := build/$(PRESET)
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build demo test bench show manual lint format install clean
+.PHONY: help deps configure build parquet demo test bench show manual lint format install clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 18
@@ -16,6 +16,11 @@ configure: deps
 	@cmake --preset $(PRESET) -DLAZYTRAIN_BENCH=ON > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 
 build: configure ## build the program, the tests and the benchmarks (PRESET=release|debug|asan|tsan)
+	@cmake --build $(BUILD) -j $(JOBS)
+
+parquet:         ## build with Parquet datasets (Arrow's libraries, pinned); later builds of this PRESET keep them
+	@tools/deps parquet
+	@cmake --preset $(PRESET) -DLAZYTRAIN_BENCH=ON -DLAZYTRAIN_PARQUET=ON > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 	@cmake --build $(BUILD) -j $(JOBS)
 
 demo:            ## fine-tune a real model on word problems; exact match before and after

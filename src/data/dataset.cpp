@@ -42,6 +42,21 @@ DatasetReader::DatasetReader(const DatasetSource& source, std::optional<std::int
   report_.file = source.file.string();
   report_.kind = stream_.kind();
   if (source.layout) layout_ = std::make_shared<RecordLayout>(*source.layout);
+  if (const std::vector<std::string>* columns = stream_.columns()) choose_columns(*columns);
+}
+
+void DatasetReader::choose_columns(const std::vector<std::string>& columns) {
+  if (!layout_) {
+    nlohmann::json record = nlohmann::json::object();
+    for (const std::string& column : columns) record[column] = nullptr;
+    auto found = find_layout(record);
+    if (!found)
+      fail(ExitCode::data, "{}: it has {}, which fits no known format; expected are the keys {}",
+           report_.file, keys_of(record), expected_keys());
+    layout_ = std::make_shared<RecordLayout>(std::move(*found));
+    report_.layout_found = true;
+  }
+  stream_.use(used_columns(*layout_));
 }
 
 bool DatasetReader::next(Record& record) {

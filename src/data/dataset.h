@@ -54,6 +54,7 @@ class DatasetReader {
     Conversion conversion;
   };
 
+  // Of a file that says which columns it has (Parquet) only those that the layout looks at are read.
   // At most `max_samples` valid samples are used, and at most the source's num_samples.
   DatasetReader(const DatasetSource& source, std::optional<std::int64_t> max_samples,
                 OnBadSample on_bad_sample = OnBadSample::error);
@@ -70,6 +71,8 @@ class DatasetReader {
   [[nodiscard]] std::uint64_t position() const { return stream_.position(); }  // of next()
 
  private:
+  void choose_columns(const std::vector<std::string>& columns);
+
   std::shared_ptr<const RecordLayout> layout_;
   std::int64_t limit_ = 0;
   OnBadSample on_bad_sample_;

@@ -344,6 +344,29 @@ std::optional<RecordLayout> find_layout(const json& record) {
   return std::nullopt;
 }
 
+std::vector<RecordColumn> used_columns(const RecordLayout& layout) {
+  std::vector<RecordColumn> used;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty()) used.push_back({.name = name});
+  };
+  if (layout.formatting == Formatting::text) {
+    add(layout.text);
+  } else {
+    add(layout.system);
+    add(layout.tools);
+  }
+  if (layout.formatting == Formatting::alpaca) {
+    for (const std::string& name : {layout.prompt, layout.query, layout.response, layout.history}) add(name);
+  }
+  if (layout.formatting == Formatting::sharegpt) {
+    used.push_back({.name = layout.messages,
+                    .fields = {layout.role_tag, layout.content_tag, "tool_calls", "reasoning_content", "name",
+                               "tool_call_id"}});
+  }
+  add("original_question");
+  return used;
+}
+
 std::string expected_keys() {
   return "query and response, or instruction and output, or prompt and completion, or text, or messages (of "
          "role and content), or conversations (of from and value); other keys can be named under \"columns\" "

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/parquet_stream.h"
 #include "text/chat_template.h"
 
 namespace lazytrain {
@@ -54,6 +55,9 @@ struct RecordLayout {
 
 // The first known layout whose required keys the record has; nullopt where it fits none.
 [[nodiscard]] std::optional<RecordLayout> find_layout(const nlohmann::json& record);
+
+// What is looked at in a record of this layout.
+[[nodiscard]] std::vector<RecordColumn> used_columns(const RecordLayout& layout);
 
 // The keys a file must have to be understood, as the end of a sentence.
 [[nodiscard]] std::string expected_keys();

@@ -101,7 +101,7 @@ constexpr std::size_t kReleaseEvery = std::size_t{16} << 20;
 
 }  // namespace
 
-void JsonStream::parse(JsonRecord& record, nlohmann::json& value) const {
+void parse_record(JsonRecord& record, nlohmann::json& value) {
   record.replaced = 0;
   record.reason.clear();
   std::string repair;
@@ -118,6 +118,10 @@ void JsonStream::parse(JsonRecord& record, nlohmann::json& value) const {
                         ? fmt::format("{}, at column {}", fault->reason, at.column)
                         : fmt::format("{}, at column {} of its line {}", fault->reason, at.column, at.line);
   }
+}
+
+void JsonStream::parse(JsonRecord& record, nlohmann::json& value) const {
+  parse_record(record, value);
 }
 
 JsonStream::JsonStream(const std::filesystem::path& path) : path_(path) {

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -24,12 +25,16 @@ namespace lazytrain {
 
 struct JsonRecord {
   std::int64_t line = 0;                          // 1-based, where the record starts
-  std::string_view text;                          // as it lies in the file; valid as long as the stream
+  std::string_view text;                          // as it lies in the file; valid as long as the stream,
+  std::shared_ptr<const void> owner = {};         // or, where it does not lie there, as long as this
   std::int64_t replaced = 0;                      // characters that became U+FFFD
   std::string reason;                             // empty where the record is good
   std::int64_t fault_line = 0, fault_column = 0;  // where a bad record's fault shows, counted in the record
   [[nodiscard]] bool good() const { return reason.empty(); }
 };
+
+// Sets the value that the record's text means, or the reason why it means none. Any number of threads.
+void parse_record(JsonRecord& record, nlohmann::json& value);
 
 class JsonStream {
  public:

@@ -38,6 +38,7 @@ RecordStream::Stream RecordStream::open(const std::filesystem::path& path) {
   {
     const MappedFile file(path);
     head = file.text().substr(0, kLookedAt);
+    if (head.starts_with("PAR1")) return ParquetStream(path);
     const std::string wrong = wrong_content(file.text().substr(0, 256), file.text().size());
     if (!wrong.empty()) fail(ExitCode::data, "{}: {}", path.string(), wrong);
   }
@@ -48,6 +49,11 @@ RecordStream::Stream RecordStream::open(const std::filesystem::path& path) {
   const bool text = extension == ".txt" || extension == ".text";
   const bool bracket = !content.empty() && (content.front() == '{' || content.front() == '[');
   if (bracket && (!text || is_json_indeed(content))) return JsonStream(path);
+  if (extension == ".parquet") {
+    fail(ExitCode::data, "{}: {}; take another file", path.string(),
+         content.starts_with("PARE") ? "an encrypted Parquet file, which is not read"
+                                     : "it does not begin as a Parquet file does, so it is damaged");
+  }
   if (text) return TextStream(path);
   if (extension == ".csv") {
     const bool tabs = !DelimitedStream::looks_like(head, ',') && DelimitedStream::looks_like(head, '\t');
@@ -63,6 +69,8 @@ RecordStream::RecordStream(const std::filesystem::path& path) : stream_(open(pat
     kind_ = json->layout() == JsonStream::Layout::array ? "a JSON array" : "JSONL";
   } else if (const auto* rows = std::get_if<DelimitedStream>(&stream_)) {
     kind_ = rows->delimiter() == ',' ? "CSV" : "TSV";
+  } else if (std::holds_alternative<ParquetStream>(stream_)) {
+    kind_ = "Parquet";
   } else {
     kind_ = std::get<TextStream>(stream_).paragraphs() ? "text by paragraphs" : "text by lines";
   }
@@ -74,6 +82,15 @@ std::uint64_t RecordStream::size() const {
 
 std::uint64_t RecordStream::position() const {
   return std::visit([](const auto& stream) { return stream.position(); }, stream_);
+}
+
+const std::vector<std::string>* RecordStream::columns() const {
+  const auto* parquet = std::get_if<ParquetStream>(&stream_);
+  return parquet == nullptr ? nullptr : &parquet->columns();
+}
+
+void RecordStream::use(const std::vector<RecordColumn>& columns) {
+  if (auto* parquet = std::get_if<ParquetStream>(&stream_)) parquet->use(columns);
 }
 
 bool RecordStream::find(JsonRecord& record) {

@@ -73,7 +73,8 @@ std::string wrong_content(std::string_view head, std::uint64_t size) {
     return "a zip archive (PyTorch .bin files are such); unpack or convert it first";
   if (head.starts_with("\x1F\x8B")) return "compressed with gzip; unpack it first";
   if (head.starts_with("\x28\xB5\x2F\xFD")) return "compressed with zstd; unpack it first";
-  if (head.starts_with("PAR1")) return "a Parquet file, which is not read; convert it to JSONL first";
+  if (head.starts_with("PAR1"))
+    return "a Parquet file, which is data to train on; name it as dataset, or choose another file";
   if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) return "text in UTF-16; save it as UTF-8";
   return {};
 }

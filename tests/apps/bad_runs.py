@@ -41,7 +41,7 @@ DATASET = [
     Case("line that is not JSON", 3, "own.jsonl:2:21: not valid JSON", data(GOOD + '{"query": "a", "resp\n' + GOOD)),
     Case("list that breaks off", 3, "own.jsonl:", data("[" + GOOD.strip() + ', {"query": "a"')),
     Case("a number", 3, "own.jsonl:1:1", data("42")),
-    Case("Parquet", 3, "convert it to JSONL first", data(b"PAR1" + bytes(100))),
+    Case("Parquet", 3, "own.jsonl: a Parquet file", data(b"PAR1" + bytes(100))),
     Case("gzip", 3, "unpack it first", data(b"\x1f\x8b" + bytes(100))),
     Case("UTF-16", 3, "save it as UTF-8", data(GOOD.encode("utf-16"))),
     Case("Git-LFS pointer", 3, "git lfs pull", data("version https://git-lfs.github.com/spec/v1\n")),

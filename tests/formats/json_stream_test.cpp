@@ -127,7 +127,7 @@ TEST(JsonStream, SaysWhatIsNoDataset) {
   expect_refused(": the file holds no records, only blanks", " \n\n");
   expect_refused(":1:1: one JSON object over several lines", "{\n  \"data\": []\n}\n");
   expect_refused(":2:1: neither a JSON array nor JSONL", "\nquestion,answer\n");
-  expect_refused(": a Parquet file, which is not read", "PAR1xxxx");
+  expect_refused(": a Parquet file, which is data to train on", "PAR1xxxx");
   expect_refused(": compressed with gzip", "\x1F\x8Bxxxx");
   expect_refused(": text in UTF-16", std::string("\xFF\xFE[\0]\0", 6));
   expect_refused(": a Git-LFS pointer", "version https://git-lfs.github.com/spec/v1\n");

@@ -119,6 +119,17 @@ TEST(TextFile, ParagraphsWhereThereAreBlankLinesElseLines) {
   expect_refused(": the file holds no text, only blanks", "a.txt", " \n\n");
 }
 
+TEST(RecordStream, ABuildWithoutParquetSaysHowToGoOn) {
+  if (ParquetStream::is_built_in()) GTEST_SKIP() << "this build reads Parquet";
+  for (const char* name : {"rows.parquet", "rows.jsonl"})
+    expect_refused(
+        ": a Parquet file, and this program was built without Parquet: build it with `make parquet`, or "
+        "convert the file to JSONL",
+        name, "PAR1xxxxPAR1");
+  expect_refused(": it does not begin as a Parquet file does, so it is damaged", "rows.parquet",
+                 "x,y\n1,2\n");
+}
+
 TEST(RecordStream, TheContentDecidesThenTheName) {
   EXPECT_EQ(read("a.csv", "[{\"a\":1}]").kind, "a JSON array");
   EXPECT_EQ(read("a.json", "{\"a\":1}\n{\"a\":2}\n").kind, "JSONL");
