@@ -40,11 +40,12 @@ TEST(SlicedHeadProgram, MovesItsGradientOnceAndItsWeightsTwiceButForTheLastSlice
 }
 
 TEST(SlicedHeadProgram, TakesTheTimeOfAWholeHeadAndOfItsLogitsOnceMore) {
-  SimulationInput input;
-  input.costs.head = 5;
-  input.costs.head_forward = 2;
-  input.costs.op_overhead = 0;
-  input.supervised_fraction = 0.5;
+  CostTable costs;
+  costs.head = 5;
+  costs.head_forward = 2;
+  costs.op_overhead = 0;
+  const Machine machine = roomy_machine(TierModel::tiered);
+  const SimulationInput input{.costs = costs, .machine = machine, .supervised_fraction = 0.5};
   const auto head = [&](const Program& program) {
     Seconds seconds = 0;
     for (const Op& op : program.ops)
