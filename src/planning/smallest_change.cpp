@@ -129,8 +129,8 @@ class Advice {
           .slots = n, .slot_tokens = batch_.slot_tokens, .micro_batch = std::min(n, batch_.micro_batch)};
     });
     if (slots)
-      offer(fmt::format("a step of {} slots instead of {} (per_device_train_batch_size, {})", slots->first,
-                        batch_.slots, sizes(slots->second)));
+      offer(fmt::format("a step of {} slot{} instead of {} (per_device_train_batch_size, {})", slots->first,
+                        slots->first == 1 ? "" : "s", batch_.slots, sizes(slots->second)));
     const auto tokens = largest((batch_.slot_tokens - 1) / kTokenStep, [&](std::int64_t n) {
       return BatchGeometry{
           .slots = batch_.slots, .slot_tokens = n * kTokenStep, .micro_batch = batch_.micro_batch};
