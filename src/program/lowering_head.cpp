@@ -33,6 +33,7 @@ std::int32_t micro_batches_of(const SlicedHead& head) {
 // By micro-batch.
 std::vector<BufferId> row_buffers(const SlicedHead& head, const char* name, std::int64_t bytes_a_row) {
   std::vector<BufferId> buffers;
+  buffers.reserve(static_cast<std::size_t>(micro_batches_of(head)));
   for (std::int32_t m = 0; m < micro_batches_of(head); ++m)
     buffers.push_back(head.builder.transient(fmt::format("{}.m{}", name, m), Tier::device,
                                              {head.geometry.rows_of(m) * bytes_a_row}));
