@@ -1,7 +1,7 @@
 """Trains, evaluates and answers with models whose tokenizer is of another kind than byte-level BPE: BPE with byte_fallback as
 Llama 2 and Mistral have it, Unigram, and what an import makes of a sentencepiece tokenizer in a GGUF file.
 
-tokenizers.py PROGRAM     exit 0 where all of it holds
+tokenizer_kinds.py PROGRAM     exit 0 where all of it holds
 """
 
 import json
