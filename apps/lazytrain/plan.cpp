@@ -1,5 +1,7 @@
 // lazytrain plan run.yaml [key=value ...]: needs the model's config.json only. Or without a run.yaml, from a
 // model, a machine file and a batch.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -61,15 +63,41 @@ void show(const Options& options, const PlannedStep& planned, const CostTable& c
   }
 }
 
+// A line on terminals that says what is planned: answers may take minutes. It is wiped out before anything
+// else.
+class PlanningLine {
+ public:
+  PlanningLine() : shown_(isatty(STDERR_FILENO) == 1) {}
+  ~PlanningLine() { wipe(); }
+  PlanningLine(const PlanningLine&) = delete;
+  PlanningLine& operator=(const PlanningLine&) = delete;
+
+  void say(const std::string& what) const {
+    if (shown_) fmt::print(stderr, "\r  planning: {}\x1b[K", what);
+  }
+  void wipe() const {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  bool shown_;
+};
+
 // Questions are answered in the place of a plan, in the order in which --help lists them. False: none was
 // asked.
-bool answer_questions(const Options& options, const PlanningInputs& inputs, const std::string& policy) {
+bool answer_questions(const Options& options, PlanningInputs inputs, const std::string& policy) {
   const Questions& asked = options.questions;
-  if (asked.find_batch) print("{}", batch_table(find_batch(inputs, policy), inputs.machine));
+  const PlanningLine line;
+  inputs.progress = [&](const std::string& what) { line.say(what); };
+  const auto answer = [&](const std::string& table) {
+    line.wipe();
+    print("{}", table);
+  };
+  if (asked.find_batch) answer(batch_table(find_batch(inputs, policy), inputs.machine));
   if (!asked.sweep.empty())
-    print("{}", answers_table(sweep(inputs, policy, sweep_axis_from(asked.sweep)), inputs.machine));
-  if (asked.compare) print("{}", policies_table(compare_policies(inputs), inputs.machine));
-  if (asked.explain) print("{}", explanation_table(explain(inputs, policy)));
+    answer(answers_table(sweep(inputs, policy, sweep_axis_from(asked.sweep)), inputs.machine));
+  if (asked.compare) answer(policies_table(compare_policies(inputs), inputs.machine));
+  if (asked.explain) answer(explanation_table(explain(inputs, policy)));
   return asked.find_batch || !asked.sweep.empty() || asked.compare || asked.explain;
 }
 

@@ -196,8 +196,9 @@ int run(const Options& options) {
                                        .replan = replan_with(replanner),
                                        .traced = traced});
   const PlannedStep& last = replanner ? replanner->step() : planned;
-  say(fmt::format("\n{} of {} steps done, {} of them now; last loss {:.4f}\n", result.steps,
-                  result.total_steps, result.session_steps, result.last_loss));
+  say(fmt::format("\n{} of {} steps done, {} of them now{}\n", result.steps, result.total_steps,
+                  result.session_steps,
+                  result.session_steps > 0 ? fmt::format("; last loss {:.4f}", result.last_loss) : ""));
   if (result.session_steps > 0) {
     const MeasuredStep measured{.step = result.median_step,
                                 .compute = result.median_compute,

@@ -99,9 +99,8 @@ bool Candidates::fits(const Program& program) const {
 void Candidates::finish(Candidate& candidate) {
   Evaluation& row = candidate.row;
   row.policy = candidate.plan.policy;
-  const std::string suffix = head_suffix(candidate.program);
-  if (!suffix.empty() && !row.variant.ends_with(suffix.substr(2)))
-    row.variant += row.variant.empty() ? suffix.substr(2) : suffix;
+  if (const std::string head = head_words(candidate.program); !row.variant.starts_with(head))
+    row.variant = row.variant.empty() ? head : head + ", " + row.variant;
   row.micro_batch = candidate.plan.batch.micro_batch;
   row.optimizer_overlap = candidate.plan.optimizer_overlap;
   row.device = candidate.program.device_bytes;
@@ -423,8 +422,8 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
   }
 }
 
-std::string head_suffix(const Program& program) {
-  return program.head_slices > 1 ? fmt::format(", head in {} slices", program.head_slices) : "";
+std::string head_words(const Program& program) {
+  return program.head_slices > 1 ? fmt::format("head in {} slices", program.head_slices) : "";
 }
 
 bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {

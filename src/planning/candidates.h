@@ -56,7 +56,7 @@ class Candidates {
 };
 
 // What a candidate's line says of its head; empty where it is whole.
-std::string head_suffix(const Program& program);
+std::string head_words(const Program& program);
 
 // Whether plans of `policy` may compute the head in slices.
 bool may_slice_head(const PlanningInputs& inputs, const std::string& policy);

@@ -41,6 +41,8 @@ struct PlanningInputs {
   Bytes most_disk_writes{INT64_MAX};  // a step; plans that write more are taken only where no other fits
   std::int64_t head_slices = 1;       // of the plans that are made (Plan::head_slices)
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
+  // Told what is planned next, by questions that plan many times (planning/questions.h).
+  std::function<void(const std::string& what)> progress = {};
   // What the user calls the budgets, for messages.
   std::string device_key = "device_memory", host_key = "host_memory", disk_key = "scratch_dir",
               pinned_key = "pinned_memory";

@@ -157,7 +157,8 @@ void improve(const PlanningInputs& inputs, BatchGeometry batch, std::span<const 
           !better(inputs, found.row.step, disk_writes(found.program), known.row.step,
                   disk_writes(known.program)))
         continue;
-      found.row.variant = "improved in simulation" + head_suffix(found.program);
+      const std::string head = head_words(found.program);
+      found.row.variant = (head.empty() ? "" : head + ", ") + "improved in simulation";
       found.row.chosen = true;
       best.table[best.chosen].chosen = false;
       best.chosen = best.table.size();

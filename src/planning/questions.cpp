@@ -33,6 +33,7 @@ std::string too_many_calls(const PlanningInputs& inputs) {
 Answer answer(const PlanningInputs& inputs, const std::string& policy, double value, std::string label) {
   Answer result{.label = std::move(label), .value = value, .why_not = too_many_calls(inputs), .row = {}};
   if (!result.why_not.empty()) return result;
+  if (inputs.progress) inputs.progress(result.label);
   try {
     result.row = chosen_row(plan_step(inputs, policy));
     result.fits = true;
