@@ -1,7 +1,5 @@
 // lazytrain plan run.yaml [key=value ...]: needs the model's config.json only. Or without a run.yaml, from a
 // model, a machine file and a batch.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "formats/json.h"
 #include "nlohmann/json.hpp"
 #include "plan_from_files.h"
@@ -67,7 +66,7 @@ void show(const Options& options, const PlannedStep& planned, const CostTable& c
 // else.
 class PlanningLine {
  public:
-  PlanningLine() : shown_(isatty(STDERR_FILENO) == 1) {}
+  PlanningLine() : shown_(log::terminal()) {}
   ~PlanningLine() { wipe(); }
   PlanningLine(const PlanningLine&) = delete;
   PlanningLine& operator=(const PlanningLine&) = delete;
