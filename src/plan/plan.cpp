@@ -61,11 +61,16 @@ void check_plan(const Plan& plan, const Architecture& architecture, const std::s
     if (!home.states_on_disk) refuse("a gradient is on disk only beside states on disk");
     if (g == 0 || g == layers + 1) refuse("only gradients of decoder layers can be on disk");
   }
-  for (const Block& block : blocks_of(plan))
-    if (block.end - block.begin > 1)
-      for (std::int32_t l = block.begin; l < block.end; ++l)
-        if (plan.layers[static_cast<std::size_t>(l)].stash != StashLevel::none)
-          refuse(fmt::format("layer {} stashes inside a recomputed block", l));
+  for (const Block& block : blocks_of(plan)) {
+    if (block.end - block.begin == 1) continue;
+    for (std::int32_t l = block.begin; l < block.end; ++l) {
+      const LayerPlan& layer = plan.layers[static_cast<std::size_t>(l)];
+      if (layer.stash == StashLevel::none) continue;
+      if (!is_swept(plan, l)) refuse(fmt::format("layer {} stashes at the end of a recomputed block", l));
+      if (layer.stash_device_micro_batches < micro_batches)
+        refuse(fmt::format("layer {} stashes inside a recomputed block, and not on the device alone", l));
+    }
+  }
 }
 
 std::vector<GroupPlan> groups_on_disk(std::int64_t level, std::int64_t layers) {

@@ -41,6 +41,9 @@ struct BoundaryPlan {
   std::int64_t disk_micro_batches = 0;  // of these many, the last ones, the disk; of the rest the host
 };
 
+// Items of a layer that its backward finds rather than computes again. A layer between two kept boundaries
+// stashes them in the forward. One inside a recomputed block keeps them when the sweep over its block passes
+// it: on the device, and not for long.
 struct LayerPlan {
   StashLevel stash = StashLevel::none;
   std::int64_t stash_device_micro_batches = 0;
@@ -122,5 +125,11 @@ struct Block {
   std::int32_t begin, end;
 };
 std::vector<Block> blocks_of(const Plan& plan);
+
+// Whether layer l is swept again in the backward, which is when it stashes: all layers of a block but its
+// last.
+[[nodiscard]] inline bool is_swept(const Plan& plan, std::int64_t layer) {
+  return !plan.boundaries[static_cast<std::size_t>(layer) + 1].materialised;
+}
 
 }  // namespace lazytrain

@@ -18,6 +18,8 @@ namespace lazytrain {
 namespace {
 
 constexpr std::int64_t kMostInterval = 8;
+// Layers of a block of which a sweep keeps the items: those of more take more than the boundaries saved.
+constexpr std::int64_t kMostKept = 4;
 
 bool is(const std::string& policy, const char* name) {
   return policy == name || policy == "auto";
@@ -186,8 +188,13 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
   if (published("megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
   if (published("zero3-offload")) found.push_back(roomiest(zero3_offload_plan(inputs_, batch_), ""));
   if (is(policy, "every-k"))
-    for (const std::int64_t k : intervals(inputs_))
+    for (const std::int64_t k : intervals(inputs_)) {
       found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
+      if (k == 1 || k > kMostKept || !found.back().row.fits) continue;
+      Candidate kept =
+          roomiest(every_k_plan(inputs_, batch_, k, StashLevel::all), fmt::format("K={}, kept", k));
+      if (kept.row.fits) found.push_back(std::move(kept));
+    }
   if (is(policy, "keep-all")) found.push_back(roomiest(keep_all_plan(inputs_, batch_), ""));
   if (policy == "offload-all" || (policy == "auto" && !unified)) {
     found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::all), "stash all"));

@@ -12,10 +12,11 @@ namespace {
 // Differences below this are noise of the last digits.
 constexpr double kBetter = 1e-6;
 
-// What is decided for layer l and the boundary that enters it.
+// What is decided for layer l and the boundary that enters it, or of a layer in a block, which stays there.
 struct LayerChoice {
   BoundaryPlan boundary;
   LayerPlan layer;
+  bool swept = false;
 };
 
 // None, all, what it is now, and one more or less.
@@ -31,6 +32,11 @@ std::vector<LayerChoice> choices(const Plan& plan, std::size_t l) {
   std::vector<LayerChoice> found;
   if (boundary.disk_micro_batches > 0 || layer.stash_disk_micro_batches > 0) return found;
   if (l > 0) found.push_back({.boundary = {.materialised = false}, .layer = {}});
+  if (is_swept(plan, static_cast<std::int64_t>(l)))
+    for (const StashLevel level : kStashLevels)
+      found.push_back({.boundary = boundary,
+                       .layer = {.stash = level, .stash_device_micro_batches = all},
+                       .swept = true});
   for (const std::int64_t kept : shares(boundary.device_micro_batches, all))
     for (const StashLevel level : kStashLevels)
       for (const std::int64_t stashed : shares(layer.stash_device_micro_batches, all)) {
@@ -41,16 +47,20 @@ std::vector<LayerChoice> choices(const Plan& plan, std::size_t l) {
   return found;
 }
 
-// The plan with another choice for layer l. A layer stashes only between boundaries that are kept: its
-// neighbours' are kept where it stashes, and stop stashing where its own boundary is not.
+// The plan with another choice for layer l. A layer that is not swept stashes only between boundaries that
+// are kept: its neighbours' are kept where it stashes, and stop stashing where its own boundary is not. What
+// was stashed on the device and is swept now is kept by the sweep.
 Plan with_choice(Plan plan, std::size_t l, const LayerChoice& choice) {
   plan.boundaries[l] = choice.boundary;
   plan.layers[l] = choice.layer;
-  if (choice.layer.stash != StashLevel::none && !plan.boundaries[l + 1].materialised)
+  if (!choice.swept && choice.layer.stash != StashLevel::none && !plan.boundaries[l + 1].materialised)
     plan.boundaries[l + 1] = {.materialised = true};
-  for (std::size_t other = 0; other < plan.layers.size(); ++other)
-    if (!plan.boundaries[other].materialised || !plan.boundaries[other + 1].materialised)
-      plan.layers[other] = {};
+  const std::int64_t all = plan.batch.micro_batches();
+  for (std::size_t other = 0; other < plan.layers.size(); ++other) {
+    LayerPlan& layer = plan.layers[other];
+    const bool swept = is_swept(plan, static_cast<std::int64_t>(other));
+    if (swept ? layer.stash_device_micro_batches < all : !plan.boundaries[other].materialised) layer = {};
+  }
   return plan;
 }
 

@@ -65,10 +65,12 @@ Plan zero3_offload_plan(const PlanningInputs& inputs, const BatchGeometry& batch
   return plan;
 }
 
-Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k) {
+Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k, StashLevel kept) {
   check(k >= 1, "an interval of boundaries is at least 1");
   Plan plan = blank_plan(inputs, batch, "every-k");
   keep_every(plan, k);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l)
+    if (is_swept(plan, static_cast<std::int64_t>(l))) plan.layers[l].stash = kept;
   return plan;
 }
 

@@ -31,8 +31,10 @@ Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 // micro-batch.
 Plan zero3_offload_plan(const PlanningInputs& inputs, const BatchGeometry& batch);
 
-// A boundary every k layers on the device, the layers between recomputed; tail skip.
-Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k);
+// A boundary every k layers on the device, the layers between recomputed; tail skip. The sweep over a block
+// keeps `kept` of the layers that it passes, so that what it computes is not computed a third time.
+Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k,
+                  StashLevel kept = StashLevel::none);
 
 // Every boundary and everything that backward needs stays on the device. Three forwards a step.
 Plan keep_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch);

@@ -17,11 +17,16 @@ void StepWriter::decisions() {
   const bool disk = model_.options.activations_on_disk && !model_.unified && model_.disk_capacity > 0;
   const bool whole = layers * model_.micro_batches <= kMostWholeShares;
   program_.whole_shares = whole;
-  for (std::int64_t s = 0; s < layers; ++s)
-    for (std::int64_t e = s + 2; e <= std::min(layers, s + model_.options.longest_block); ++e)
-      program_.blocks.push_back({s, e,
-                                 column(fmt::format("u[{},{}]", s, e), 1,
-                                        kLateBlocks * static_cast<double>(s * (e - s - 1)), true)});
+  for (std::int64_t s = 0; s < layers; ++s) {
+    double kept = 0;  // by a sweep over [s, e)
+    for (std::int64_t e = s + 2; e <= std::min(layers, s + model_.options.longest_block); ++e) {
+      const double late = kLateBlocks * static_cast<double>(s * (e - s - 1));
+      program_.blocks.push_back({s, e, column(fmt::format("u[{},{}]", s, e), 1, late, true)});
+      kept += layer(e - 2).stash.back();
+      if (model_.options.stashes && kept < model_.device_capacity)
+        program_.blocks.push_back({s, e, column(fmt::format("u[{},{},keep]", s, e), 1, late, true), true});
+    }
+  }
   LevelColumns none;
   none.fill(-1);
   program_.levels.assign(layers_, none);
@@ -162,7 +167,9 @@ void StepWriter::times() {
   for (const auto& block : program_.blocks) {
     double sweep = 0;
     for (std::int64_t l = block.begin; l < block.end; ++l) {
-      work[slots_.backward(l)].add(block.column, seconds(layer(l).recompute[0]));
+      const std::size_t found =
+          at(static_cast<std::int64_t>(block.keeps(l) ? StashLevel::all : StashLevel::none));
+      work[slots_.backward(l)].add(block.column, seconds(layer(l).recompute[found]));
       if (l + 1 < block.end) sweep += seconds(layer(l).forward);
     }
     work[slots_.sweep(block.end - 1)].add(block.column, sweep);

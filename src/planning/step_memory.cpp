@@ -95,6 +95,8 @@ void StepWriter::device_memory() {
       // ends, its last micro-batch still has both: as many bytes as without a stash.)
       for (std::size_t o = 1; o < kStashLevelCount && !sweep; ++o)
         terms.add(program_.levels[at(l)][o], -share(layer(l).stash[o]));
+      for (const auto& block : program_.blocks)
+        if (block.keeps(l) && !sweep) terms.add(block.column, -share(layer(l).stash.back()));
       limit(sweep ? slots_.sweep(l) : slots_.backward(l), std::move(terms));
     }
   }
@@ -114,11 +116,15 @@ void StepWriter::leaving(std::int64_t now, Terms& terms) const {
   }
 }
 
-// Bytes of recomputed boundaries and of fetches when the sweep or the backward of layer l begins.
+// Bytes of recomputed boundaries, of what a sweep kept, and of fetches when the sweep or the backward of
+// layer l begins.
 void StepWriter::arriving(std::int64_t l, bool sweep, Terms& terms) const {
   for (const auto& block : program_.blocks) {
     if (block.begin > l || block.end <= l || (sweep && block.end - 1 == l)) continue;
-    terms.add(block.column, bytes(model_.boundary) * static_cast<double>(l - block.begin));
+    double swept = bytes(model_.boundary) * static_cast<double>(l - block.begin);
+    for (std::int64_t inside = block.begin; inside <= l; ++inside)
+      if (block.keeps(inside)) swept += bytes(layer(inside).stash.back());
+    terms.add(block.column, swept);
   }
   if (model_.unified) return;
   // The boundary of a block that is being worked on is there until the block's first layer is done.
@@ -157,7 +163,10 @@ void StepWriter::cores() {
   for (const auto& block : program_.blocks) {
     double extra = 0;
     for (std::int64_t l = block.begin; l < block.end; ++l)
-      extra += seconds(layer(l).recompute[0] + (l + 1 < block.end ? layer(l).forward : 0));
+      extra += seconds(
+          layer(l)
+              .recompute[at(static_cast<std::int64_t>(block.keeps(l) ? StashLevel::all : StashLevel::none))] +
+          (l + 1 < block.end ? layer(l).forward : 0));
     terms.add(block.column, -model_.compute_threads * extra);
   }
   at_least("cores", terms);

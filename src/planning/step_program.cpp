@@ -32,12 +32,16 @@ bool fix_decisions(StepProgram& program, const Plan& plan) {
     for (const std::int32_t column : levels) fix(column, 0);
   for (const Block& block : blocks_of(plan)) {
     const auto first = static_cast<std::size_t>(block.begin);
+    const StashLevel level = plan.layers[first].stash;
     if (block.end - block.begin == 1) {
-      fix(program.levels[first][static_cast<std::size_t>(plan.layers[first].stash)], 1);
+      fix(program.levels[first][static_cast<std::size_t>(level)], 1);
       continue;
     }
+    for (std::int32_t l = block.begin; l + 1 < block.end; ++l)
+      if (plan.layers[static_cast<std::size_t>(l)].stash != level) return false;
     const auto found = std::find_if(program.blocks.begin(), program.blocks.end(), [&](const auto& candidate) {
-      return candidate.begin == block.begin && candidate.end == block.end;
+      return candidate.begin == block.begin && candidate.end == block.end &&
+             (candidate.keep ? StashLevel::all : StashLevel::none) == level;
     });
     if (found == program.blocks.end()) return false;
     fix(found->column, 1);
@@ -57,7 +61,8 @@ bool fix_decisions(StepProgram& program, const Plan& plan) {
     const LayerPlan& layer = plan.layers[l];
     for (std::size_t o = 1; o < kStashLevelCount; ++o)
       home(program.stash_device[l][o], program.stash_host[l][o], program.stash_disk[l][o],
-           layer.stash == kStashLevels[o], layer.stash_device_micro_batches, layer.stash_disk_micro_batches);
+           layer.stash == kStashLevels[o] && !is_swept(plan, static_cast<std::int64_t>(l)),
+           layer.stash_device_micro_batches, layer.stash_disk_micro_batches);
     const bool resident = !plan.groups.empty() && plan.groups[l + 1].on_device;
     possible = fix(program.resident[l], resident ? 1 : 0) && possible;
     const auto from_end = static_cast<std::int64_t>(plan.layers.size() - l);

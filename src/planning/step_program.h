@@ -3,14 +3,13 @@
 // it; its objective is the time of the step. There is no big-M in it: the path is a flow and transfers are
 // cumulative windows, so that its relaxation is tight.
 //
-//   u[s,e]     layers [s, e) are one recomputed block (e - s >= 2)          binary
-//   a[l,o]     layer l is a block of its own and stashes level o            binary
-//   p[b,k]     micro-batches of boundary b that live on tier k
-//   q[l,o,k]   micro-batches of layer l's stash of level o that live on tier k
-//   v[l]       layer l is resident: device memory, no transfers, updated there        binary
-//   y[l]       layer l's weights are still in their slot when its backward comes      binary, the last layers
-//   tau[t]     seconds of slot t, stall[t] of them without work
-//   W, F, D    bytes that h2d moves in a slot for weights and for fetches, and d2h
+//   u[s,e]     layers [s, e) are one recomputed block (e - s >= 2), of which the sweep keeps boundaries
+//   binary u[s,e,keep]   the same, and it keeps all items of the layers that it passes binary a[l,o] layer l
+//   is a block of its own and stashes level o            binary p[b,k]     micro-batches of boundary b that
+//   live on tier k q[l,o,k]   micro-batches of layer l's stash of level o that live on tier k v[l] layer l is
+//   resident: device memory, no transfers, updated there        binary y[l]       layer l's weights are still
+//   in their slot when its backward comes      binary, the last layers tau[t]     seconds of slot t, stall[t]
+//   of them without work W, F, D    bytes that h2d moves in a slot for weights and for fetches, and d2h
 //
 // Rows, by name:
 //   path[b]              one block ends at b as one begins                                            (1)
@@ -51,9 +50,13 @@ struct StepProgram {
   struct BlockColumn {
     std::int64_t begin, end;
     std::int32_t column;
+    bool keep = false;
+
+    // Whether the backward finds all items of layer l of the block.
+    [[nodiscard]] bool keeps(std::int64_t l) const { return keep && begin <= l && l + 1 < end; }
   };
-  std::vector<BlockColumn> blocks;
-  std::vector<LevelColumns> levels;                                         // a[l,o]
+  std::vector<BlockColumn> blocks;   // one that keeps comes behind the same without
+  std::vector<LevelColumns> levels;  // a[l,o]
   std::vector<std::int32_t> boundary_device, boundary_host, boundary_disk;  // p[b,k], disk: -1 without one
   std::vector<LevelColumns> stash_device, stash_host, stash_disk;           // q[l,o,k]
   std::vector<std::int32_t> resident, retained;                             // v[l], y[l]

@@ -126,7 +126,8 @@ class StepWriter {
   // Transfers: step_transfers.cpp
   void demands();
   void fetch(std::size_t slot, const Terms& what, double factor);
-  void early(const StepProgram::BlockColumn& block, std::size_t sweep);
+  [[nodiscard]] Terms is_block(std::int64_t begin, std::int64_t end) const;
+  void early(std::int64_t begin, std::int64_t end);
   void links();
   void weights();
   [[nodiscard]] Terms fetchable(std::size_t t) const;

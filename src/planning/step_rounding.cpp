@@ -50,10 +50,15 @@ Plan round_to_plan(const StepModel& model, const StepProgram& program, const std
   const std::int64_t micro_batches = model.micro_batches;
   Plan plan = std::move(bare);
   for (std::size_t b = 1; b < program.levels.size(); ++b) plan.boundaries[b].materialised = true;
-  for (const auto& block : program.blocks)
-    if (point[block.column] > 0.5)
-      for (std::int64_t b = block.begin + 1; b < block.end; ++b)
-        plan.boundaries[static_cast<std::size_t>(b)].materialised = false;
+  for (const auto& block : program.blocks) {
+    if (point[block.column] < 0.5) continue;
+    for (std::int64_t l = block.begin; l + 1 < block.end; ++l) {
+      plan.boundaries[static_cast<std::size_t>(l) + 1].materialised = false;
+      if (block.keep)
+        plan.layers[static_cast<std::size_t>(l)] = {.stash = StashLevel::all,
+                                                    .stash_device_micro_batches = micro_batches};
+    }
+  }
 
   Rounder boundary_device, boundary_disk, stash_device, stash_disk;
   const auto homes = [&](Rounder& device, Rounder& disk, double on_device, double on_disk) {
@@ -97,6 +102,10 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     for (const std::int32_t level : program.levels[l]) sum += point[level];
     return sum;
   };
+  // The column of block i with all that its sweep passes kept.
+  const auto keeping = [&](std::size_t i) {
+    return i + 1 < program.blocks.size() && program.blocks[i + 1].keep ? program.blocks[i + 1].column : -1;
+  };
   // most[b]: what the best path from 0 to b holds; each layer of a block counts.
   std::vector<double> most(layers + 1, -1);
   std::vector<std::size_t> from(layers + 1, 0);
@@ -107,9 +116,11 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
       if (sum > most[e]) most[e] = sum, from[e] = s;
     };
     offer(e - 1, unit(e - 1));
-    for (const auto& block : program.blocks)
-      if (static_cast<std::size_t>(block.end) == e)
-        offer(static_cast<std::size_t>(block.begin), point[block.column]);
+    for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+      const StepProgram::BlockColumn& block = program.blocks[i];
+      if (block.keep || static_cast<std::size_t>(block.end) != e) continue;
+      offer(static_cast<std::size_t>(block.begin), point[block.column] + point[keeping(i)]);
+    }
   }
   const auto fix = [&](std::int32_t column, double value) {
     if (column < 0) return;
@@ -117,12 +128,17 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     const double allowed = std::clamp(value, found.lower, found.upper);
     found.lower = found.upper = allowed;
   };
-  for (const auto& block : program.blocks) {
+  for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+    const StepProgram::BlockColumn& block = program.blocks[i];
+    if (block.keep || block.begin < from_layer) continue;
     bool chosen = false;
     for (std::size_t e = layers; e > 0; e = from[e])
       chosen = chosen ||
                (static_cast<std::size_t>(block.end) == e && static_cast<std::size_t>(block.begin) == from[e]);
-    if (block.begin >= from_layer) fix(block.column, chosen ? 1 : 0);
+    const double kept = point[keeping(i)];
+    const bool keep = rounding == LevelRounding::nearest ? kept > point[block.column] : kept > 1 - 1e-6;
+    fix(block.column, chosen && !keep ? 1 : 0);
+    fix(keeping(i), chosen && keep ? 1 : 0);
   }
   std::vector<bool> alone(layers, false);
   for (std::size_t e = layers; e > 0; e = from[e]) alone[e - 1] = e - from[e] == 1;

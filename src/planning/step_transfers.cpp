@@ -64,7 +64,7 @@ void StepWriter::demands() {
       weights_[sweep].add(block.column, bytes(layer(l).weights));
       if (l == block.begin) weights_due_[sweep].add(block.column, bytes(layer(l).weights));
     }
-    early(block, sweep);
+    if (!block.keep) early(block.begin, block.end);
   }
   // The embedding's rows are made on the host. The head's weights come once, before it; in slices all but the
   // last come twice, and only the first before it, as only the last gradient leaves behind it.
@@ -85,25 +85,33 @@ void StepWriter::fetch(std::size_t slot, const Terms& what, double factor) {
   fetches_due_[slot].add(what, factor / calls_);
 }
 
+// Whether [begin, end) is a recomputed block, whatever its sweep keeps.
+Terms StepWriter::is_block(std::int64_t begin, std::int64_t end) const {
+  Terms terms;
+  for (const auto& block : program_.blocks)
+    if (block.begin == begin && block.end == end) terms.add(block.column, 1);
+  return terms;
+}
+
 // (6) z = micro-batches of boundary s that have to be there for the sweep of [s, e).
-void StepWriter::early(const StepProgram::BlockColumn& block, std::size_t sweep) {
-  const std::int32_t z = column(fmt::format("z[{},{}]", block.begin, block.end), calls_);
-  early_.push_back({block.begin, block.end, z});
+void StepWriter::early(std::int64_t begin, std::int64_t end) {
+  const std::int32_t z = column(fmt::format("z[{},{}]", begin, end), calls_);
+  early_.push_back({begin, end, z});
   Terms needed;
   needed.add(z, 1);
-  needed.add(program_.boundary_host[at(block.begin)], -1);
-  needed.add(program_.boundary_disk[at(block.begin)], -1);
-  needed.add(block.column, -calls_);
+  needed.add(program_.boundary_host[at(begin)], -1);
+  needed.add(program_.boundary_disk[at(begin)], -1);
+  needed.add(is_block(begin, end), -calls_);
   needed.constant = calls_;
-  at_least(fmt::format("early[{},{}]", block.begin, block.end), needed);
+  at_least(fmt::format("early[{},{}]", begin, end), needed);
   Terms only;
   only.add(z, 1);
-  only.add(block.column, -calls_);
-  at_most(fmt::format("early_only[{},{}]", block.begin, block.end), only);
+  only.add(is_block(begin, end), -calls_);
+  at_most(fmt::format("early_only[{},{}]", begin, end), only);
   Terms moved;
   moved.add(z, share(model_.boundary));
-  fetch(sweep, moved, 1);
-  fetch(slots_.backward(block.begin), moved, -1);
+  fetch(slots_.sweep(end - 1), moved, 1);
+  fetch(slots_.backward(begin), moved, -1);
 }
 
 // (4)
@@ -318,8 +326,7 @@ void StepWriter::disk() {
     Terms needed;
     needed.add(on_disk, 1);
     needed.add(program_.boundary_disk[at(begin)], -1);
-    for (const auto& block : program_.blocks)
-      if (block.begin == begin && block.end == end) needed.add(block.column, -calls_);
+    needed.add(is_block(begin, end), -calls_);
     needed.constant = calls_;
     at_least(fmt::format("early_disk[{},{}]", begin, end), needed);
     Terms only;

@@ -194,14 +194,15 @@ class TrainLowering {
     builder_.hold_until(source, compute + static_cast<int>(plan_.offload_lag));
   }
 
-  // Forward of layer l over all micro-batches; `again` = the no-grad sweep over a block in the backward.
+  // Forward of layer l over all micro-batches; `again` = the sweep over a block in the backward. A layer of a
+  // block stashes in the sweep, any other in the forward.
   void forward(std::int32_t l, bool again) {
     const GroupPlan layer = home_of(context_, at(l) + 1);
     const bool update_here = !again && plan_.optimizer_overlap;
     if (update_here && layer.on_device) builder_.compute(std::move(updates_.update(at(l) + 1).ops.front()));
     // Weights on disk come to the host for their update and go on to the device.
     const BufferId weights = weights_.use(l, update_here && layer.weights_on_disk ? &updates_ : nullptr);
-    const bool stashing = !again && plan_.layers[at(l)].stash != StashLevel::none;
+    const bool stashing = again == is_swept(plan_, l) && plan_.layers[at(l)].stash != StashLevel::none;
     for (std::int32_t m = 0; m < micro_batches_; ++m) {
       const BufferId input = boundary(l, m);
       const BufferId output = disk_.on_device(name_of(again ? "dev.r" : "dev.b", l + 1, m), boundary_size(m),

@@ -52,6 +52,8 @@ std::string meaning(char letter, TierModel tiers) {
       return "mlp";
     case 'A':
       return "all";
+    case 'S':
+      return "device, from the sweep on";
     case '~':
       return "mixed";
     default:
@@ -77,6 +79,7 @@ std::vector<LayerHomes> layer_homes(const Plan& plan, TierModel tiers) {
     if (boundary.materialised)
       home.boundary = shares(boundary.device_micro_batches, boundary.disk_micro_batches);
     home.stash = layer.stash;
+    home.swept = is_swept(plan, static_cast<std::int64_t>(l));
     if (layer.stash != StashLevel::none)
       home.stash_shares = shares(layer.stash_device_micro_batches, layer.stash_disk_micro_batches);
     const GroupPlan group = plan.groups.empty() ? GroupPlan{} : plan.groups[l + 1];
@@ -114,7 +117,10 @@ std::string layer_strip(const Plan& plan, TierModel tiers) {
   rows += row("stash", [](const LayerHomes& home) { return letter(home.stash); });
   if (std::any_of(homes.begin(), homes.end(),
                   [](const LayerHomes& home) { return home.stash_shares.sum() > 0; }))
-    rows += row("stash kept on", [](const LayerHomes& home) { return letter(home.stash_shares); });
+    rows += row("stash kept on", [](const LayerHomes& home) {
+      const bool by_sweep = home.swept && home.stash != StashLevel::none;
+      return by_sweep ? 'S' : letter(home.stash_shares);
+    });
   rows += row("weights", [](const LayerHomes& home) { return letter(home.weights); });
   rows += row("gradients", [](const LayerHomes& home) { return letter(home.gradient); });
   rows += row("optimizer states", [](const LayerHomes& home) { return letter(home.states); });

@@ -22,6 +22,7 @@ struct LayerHomes {
   Shares boundary;             // all 0 where it is not kept
   StashLevel stash = StashLevel::none;
   Shares stash_shares;  // all 0 where nothing is stashed
+  bool swept = false;   // the layer stashes in the sweep over its block, not in the forward
   Tier weights = Tier::host, gradient = Tier::host, states = Tier::host;
 };
 std::vector<LayerHomes> layer_homes(const Plan& plan, TierModel tiers);

@@ -140,6 +140,7 @@ json layers_json(const Plan& plan, TierModel tiers) {
                       {"boundary", shares(home.boundary)},
                       {"stash", to_string(home.stash)},
                       {"stash_on", shares(home.stash_shares)},
+                      {"swept", home.swept},
                       {"weights", static_cast<int>(home.weights)},
                       {"gradient", static_cast<int>(home.gradient)},
                       {"states", static_cast<int>(home.states)}});

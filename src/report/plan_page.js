@@ -306,7 +306,8 @@
     byId('layers').append(table('Layers', [['layer', true], ['boundary', false], ['stash', false], ['stash kept on', false],
       ['weights', false], ['gradient', false], ['optimizer states', false], ['forward', true], ['recompute', true], ['backward', true]],
       list.map((layer, l) => [String(l), layer.kept ? sharesText(layer.boundary) : 'computed again', layer.stash,
-        sharesText(layer.stash_on), tierNames[layer.weights], tierNames[layer.gradient], tierNames[layer.states],
+        sharesText(layer.stash_on) + (layer.swept && layer.stash !== 'none' ? ', from the sweep on' : ''),
+        tierNames[layer.weights], tierNames[layer.gradient], tierNames[layer.states],
         ...times[l].map(seconds)])));
   }
 

@@ -73,6 +73,9 @@ inline Plan random_plan(Random& random, const Architecture& architecture, const 
     layer.stash_device_micro_batches = up_to(batch.micro_batches());
     layer.stash_disk_micro_batches = disk_share(layer.stash_device_micro_batches);
     if (block.end - block.begin == 1) layer.stash = kStashLevels[random.below(4)];
+    for (std::int32_t l = block.begin; l + 1 < block.end; ++l)  // kept by the sweep
+      plan.layers[static_cast<std::size_t>(l)] = {.stash = kStashLevels[random.below(4)],
+                                                  .stash_device_micro_batches = batch.micro_batches()};
   }
   plan.weight_slots = 1 + up_to(3);
   plan.gradient_slots = 1 + up_to(2);

@@ -101,7 +101,17 @@ TEST(Plan, RefusesWhatNoStepCanBe) {
               p.boundaries[2].materialised = false;
               p.layers[1].stash = StashLevel::mlp;
             }),
-            "p.json: layer 1 stashes inside a recomputed block" + remedy);
+            "p.json: layer 1 stashes inside a recomputed block, and not on the device alone" + remedy);
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.boundaries[2].materialised = false;
+              p.layers[1] = {.stash = StashLevel::mlp, .stash_device_micro_batches = 3};
+            }),
+            "");
+  EXPECT_EQ(refusal([](Plan& p) {
+              p.boundaries[2].materialised = false;
+              p.layers[2] = {.stash = StashLevel::mlp, .stash_device_micro_batches = 3};
+            }),
+            "p.json: layer 2 stashes at the end of a recomputed block" + remedy);
   const auto refused_home = [&](std::size_t group, const GroupPlan& home) {
     return refusal([&](Plan& p) {
       p.groups.resize(5);

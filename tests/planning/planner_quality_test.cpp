@@ -41,13 +41,15 @@ class Exhaustive {
     }
     const std::int64_t all = batch_.micro_batches();
     const bool alone = plan.boundaries[l].materialised && plan.boundaries[l + 1].materialised;
+    const bool swept = is_swept(plan, static_cast<std::int64_t>(l));
     for (const std::int64_t boundary : {std::int64_t{0}, all}) {
       if (!plan.boundaries[l].materialised && boundary > 0) continue;
       plan.boundaries[l].device_micro_batches = boundary;
       for (const StashLevel level : kStashLevels) {
-        if (level != StashLevel::none && !alone) continue;
+        if (level != StashLevel::none && !alone && !swept) continue;
         for (const std::int64_t stash : {std::int64_t{0}, all}) {
           if (level == StashLevel::none && stash > 0) continue;
+          if (level != StashLevel::none && swept && stash < all) continue;
           plan.layers[l] = {.stash = level, .stash_device_micro_batches = stash};
           homes(plan, l + 1);
         }

@@ -56,6 +56,14 @@ TEST(LayerStrip, ShowsOneColumnALayer) {
             "  optimizer states  host\n");
 }
 
+TEST(LayerStrip, SaysWhatASweepKeeps) {
+  Plan plan = four_layers();
+  plan.layers[0] = {.stash = StashLevel::all, .stash_device_micro_batches = 4};
+  const std::string text = layer_strip(plan, TierModel::tiered);
+  EXPECT_NE(text.find("  stash             A.mA\n  stash kept on     S.DH\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("; S device, from the sweep on"), std::string::npos) << text;
+}
+
 TEST(LayerStrip, SaysWhatIsAlikeInWords) {
   Plan plan;
   plan.boundaries.resize(3);
