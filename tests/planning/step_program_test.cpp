@@ -16,6 +16,7 @@
 namespace lazytrain {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr BatchGeometry kBatch{.slots = 4, .slot_tokens = 8, .micro_batch = 1};
@@ -33,8 +34,15 @@ Seconds best_step(const StepModel& model) {
 TEST(StepProgram, ReadsLikeTheFormulas) {
   const PlanningInputs inputs = small_inputs(2, kBatch);
   const std::string text = dump(make_step_program(make_step_model(inputs, kBatch)).problem);
-  EXPECT_THAT(text, HasSubstr("path[0]: + u[0,2] + a[0,none] + a[0,attention] + a[0,mlp] + a[0,all] = 1\n"));
-  EXPECT_THAT(text, HasSubstr("path[2]: - u[0,2] - a[1,none] - a[1,attention] - a[1,mlp] - a[1,all] = -1\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("path[0]: + u[0,2] + u[0,2,keep] + a[0,none] + a[0,attention] + a[0,mlp] + a[0,all] = 1\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("path[2]: - u[0,2] - u[0,2,keep] - a[1,none] - a[1,attention] - a[1,mlp] - a[1,all] = -1\n"));
+  // The backward of the last layer of a block computes again what it needs; that of the first finds it.
+  EXPECT_THAT(text, ContainsRegex("time\\[5\\]: - [0-9.]+ u\\[0,2\\] - [0-9.]+ u\\[0,2,keep\\] "));
+  EXPECT_THAT(text, ContainsRegex("time\\[7\\]: - [0-9.]+ u\\[0,2\\] - [0-9.]+ a\\[0,none\\] "));
   EXPECT_THAT(text, HasSubstr("home[1,all]: - 4 a[1,all] + q[1,all,device] + q[1,all,host] = 0\n"));
   EXPECT_THAT(text, HasSubstr("time[1]: + tau[1] - stall[1] = 1\n"));
   EXPECT_THAT(text, HasSubstr("  0 <= a[0,none] <= 1, whole\n"));
@@ -51,6 +59,32 @@ TEST(StepModel, KnowsWhatTheBarePlanNeedsAtEveryMoment) {
                                                inputs.workspace(micro_batch, 8), LoweringDepth::estimate);
       const double most = *std::max_element(model.bare_device.begin(), model.bare_device.end());
       EXPECT_NEAR(most, static_cast<double>(program.device_bytes.value), 4096) << micro_batch;
+    }
+  }
+}
+
+// What the program asks of the device is what lowering allocates there, whatever a sweep keeps.
+TEST(StepProgram, CountsTheBytesOfBlocks) {
+  for (const TierModel tiers : {TierModel::tiered, TierModel::unified}) {
+    const PlanningInputs inputs = small_inputs(6, kBatch, tiers);
+    for (const std::int64_t k : {2, 3, 4}) {
+      for (const StashLevel kept : {StashLevel::none, StashLevel::all}) {
+        Plan plan = bare_plan(inputs, kBatch, {});
+        const Plan shape = every_k_plan(inputs, kBatch, k, kept);
+        plan.boundaries = shape.boundaries;
+        plan.layers = shape.layers;
+        const Program program =
+            lower_train_step(inputs.context, plan, inputs.workspace(1, 8), LoweringDepth::estimate);
+        const auto feasible = [&](double capacity) {
+          StepModel model = make_step_model(inputs, kBatch);
+          model.device_capacity = capacity;
+          StepProgram fixed = make_step_program(model);
+          return fix_decisions(fixed, plan) && !solve(fixed.problem, {.gap = 1e-4}).values.empty();
+        };
+        const auto bytes = static_cast<double>(program.device_bytes.value);
+        EXPECT_TRUE(feasible(1.02 * bytes)) << k << " " << to_string(kept);
+        EXPECT_FALSE(feasible(0.96 * bytes)) << k << " " << to_string(kept);
+      }
     }
   }
 }
@@ -104,7 +138,9 @@ TEST(StepProgram, NoHeuristicIsBetterInTheSameModel) {
     const StepModel model = make_step_model(inputs, kBatch, knobs);
     const MilpSolution best = optimum(model);
     std::vector<Plan> plans;
-    for (const std::int64_t k : {1, 2, 3, 4}) plans.push_back(every_k_plan(inputs, kBatch, k));
+    for (const std::int64_t k : {1, 2, 3, 4})
+      for (const StashLevel kept : {StashLevel::none, StashLevel::all})
+        plans.push_back(every_k_plan(inputs, kBatch, k, kept));
     for (const StashLevel level : kStashLevels)
       for (const std::int64_t share : {0, 2, 4})
         for (const std::int64_t stashing : {0, 2, 5})

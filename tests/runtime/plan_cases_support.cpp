@@ -57,6 +57,8 @@ std::vector<PlanCase> policy_cases(const PlanningInputs& inputs, std::int64_t lo
   std::vector<PlanCase> cases{{"megatrain", megatrain_plan(inputs, batch)}};
   for (std::int64_t k = 1; k <= longest_interval; ++k)
     cases.push_back({fmt::format("every-k {}", k), every_k_plan(inputs, batch, k)});
+  for (std::int64_t k = 2; k <= longest_interval; ++k)
+    cases.push_back({fmt::format("every-k {}, kept", k), every_k_plan(inputs, batch, k, StashLevel::all)});
   cases.push_back({"keep-all", keep_all_plan(inputs, batch)});
   for (const StashLevel level : kStashLevels)
     cases.push_back(
@@ -84,7 +86,9 @@ std::vector<PlanCase> in_every_home(const std::vector<PlanCase>& cases, TierMode
           const std::int64_t all = plan.batch.micro_batches();
           for (BoundaryPlan& boundary : plan.boundaries)
             boundary.device_micro_batches = device_share(boundaries, all);
-          for (LayerPlan& layer : plan.layers) layer.stash_device_micro_batches = device_share(stash, all);
+          for (std::size_t l = 0; l < plan.layers.size(); ++l)
+            if (!is_swept(plan, static_cast<std::int64_t>(l)))  // what a sweep keeps has one home
+              plan.layers[l].stash_device_micro_batches = device_share(stash, all);
           plan.boundary_gradient_on_host = gradient_on_host;
           changed.name += fmt::format(", boundaries {}", name_of(boundaries));
           if (stashes(plan)) changed.name += fmt::format(", stashes {}", name_of(stash));
