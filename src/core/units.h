@@ -5,11 +5,13 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace lazytrain {
 
 using Seconds = double;
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Throws Error(does_not_fit): no machine holds that many bytes.
 [[noreturn]] void fail_bytes_overflow();

@@ -219,8 +219,8 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
     partial_stashes(found);
   }
   if (policy == "milp") {
-    found = programs();
-    if (found.empty()) found = fall_backs();
+    found = programs(inputs_.known_step);
+    if (found.empty() && inputs_.known_step == kInfinity) found = fall_backs();
     for (Candidate& candidate : found) candidate.row.policy = candidate.plan.policy = policy;
   }
   return found;
@@ -244,12 +244,13 @@ std::vector<Candidate> Candidates::fall_backs() {
 
 // Solved, rounded and lowered. What the layout needs beyond the capacities is taken off them, and the program
 // is solved again.
-std::optional<Candidate> Candidates::program(const StepKnobs& knobs) {
+std::optional<Candidate> Candidates::program(const StepKnobs& knobs, Seconds known_step) {
   constexpr int kMostSolves = 6;
   StepModel model = make_step_model(inputs_, batch_, knobs, program_options(inputs_));
   for (int solves = 0; solves < kMostSolves; ++solves) {
-    const std::optional<ProgramPlan> solved = solve_step(inputs_, batch_, model);
+    const std::optional<ProgramPlan> solved = solve_step(inputs_, batch_, model, known_step);
     if (!solved) return std::nullopt;
+    if (solved->too_slow) return Candidate{};
     Candidate candidate = exactly(solved->plan, solved->how);
     if (candidate.row.fits) return candidate;
     // More each time: gaps in the layout are not the program's to count.
@@ -276,7 +277,7 @@ void Candidates::try_knobs(Candidate& best) {
   }
 }
 
-std::vector<Candidate> Candidates::programs() {
+std::vector<Candidate> Candidates::programs(Seconds known_step) {
   // Knobs that are solved for: all of tiny models, whose whole objects leave no share to round; two of
   // others.
   constexpr std::int64_t kFewLayers = 16, kTiny = 8, kSolvedKnobs = 2;
@@ -288,11 +289,19 @@ std::vector<Candidate> Candidates::programs() {
   // The second, with one layer's lead, is nearly always good; what is roomier or leaner is tried beside it.
   if (all.size() > 1) std::swap(all[0], all[1]);
   std::int64_t solved = 0;
+  const bool few = layers <= kFewLayers;  // fast to solve, and far from the fluid of the program
+  if (few) known_step = kInfinity;
   for (const StepKnobs& knobs : all) {
-    std::optional<Candidate> candidate = program(knobs);
-    if (!candidate || known(found, candidate->plan)) continue;
-    if (layers <= kFewLayers) try_knobs(*candidate);
-    found.push_back(std::move(*candidate));
+    std::optional<Candidate> candidate = program(knobs, known_step);
+    if (!candidate) continue;
+    if (candidate->row.fits) {
+      if (known(found, candidate->plan)) continue;
+      if (few)
+        try_knobs(*candidate);
+      else
+        known_step = std::min(known_step, candidate->row.step);
+      found.push_back(std::move(*candidate));
+    }
     if (++solved == kSolvedKnobs && layers * batch_.micro_batches() > kTiny) break;
   }
   return found;

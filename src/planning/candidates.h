@@ -29,14 +29,15 @@ class Candidates {
   // top.
   std::vector<Candidate> of(const std::string& policy);
   // Plans of the step's mixed-integer program (planning/milp_policy.h), with different knobs; only such that
-  // fit.
-  std::vector<Candidate> programs();
+  // fit. Large programs whose bound says that they are slower than `known_step` are left out.
+  std::vector<Candidate> programs(Seconds known_step = kInfinity);
   // One plan as it is.
   Candidate exactly(const Plan& plan, const std::string& variant);
 
  private:
   std::vector<Candidate> fall_backs();
-  std::optional<Candidate> program(const StepKnobs& knobs);
+  // One that does not fit where the step is too slow.
+  std::optional<Candidate> program(const StepKnobs& knobs, Seconds known_step);
   void try_knobs(Candidate& best);
   Candidate roomiest(const Plan& shape, const std::string& variant);
   void splits(std::vector<Candidate>& found);

@@ -15,6 +15,9 @@ namespace {
 constexpr double kGap = 1e-3;
 // Beyond this a small program is searched.
 constexpr double kGoodGap = 3e-3;
+// What a simulated step may be below its program's bound: bytes are a fluid there, and due at the start of
+// slots.
+constexpr double kModelError = 0.02;
 // The solver searches small programs, and where rounding finds nothing; in large ones it would look for many
 // seconds for what is less than the simulator's error.
 constexpr std::int64_t kSmallProgram = 200;  // integer columns
@@ -90,19 +93,22 @@ MilpSolution search_around(const StepProgram& program, const std::vector<double>
   for (std::size_t c = 0; c < values.size(); ++c)
     if (rest.columns[c].integer && !free[c])
       rest.columns[c].lower = rest.columns[c].upper = std::round(values[c]);
-  return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes}, values);
+  // Sub-problems found steps up to 0.14 % faster (27B with a disk) and took two thirds of all time to plan.
+  return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes, .sub_problems = false}, values);
 }
 
 }  // namespace
 
 std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                      const StepModel& model) {
+                                      const StepModel& model, Seconds known_step) {
   const StepProgram program = make_step_program(model);
   StepProgram relaxed = program;
   for (MilpColumn& column : relaxed.problem.columns) column.integer = false;
   const MilpSolution relaxation = solve(relaxed.problem, {.gap = kGap});
   if (relaxation.status == MilpStatus::infeasible) return std::nullopt;
   double bound = relaxation.status == MilpStatus::optimal ? relaxation.objective : 0;
+  if (bound * program.seconds_unit > known_step * (1 + kModelError))
+    return ProgramPlan{.plan = {}, .how = {}, .too_slow = true};
   const auto gap = [&](const MilpSolution& solution) {
     if (solution.values.empty()) return kInfinity;
     return (solution.objective - bound) / std::max(std::abs(solution.objective), 1e-12);

@@ -23,13 +23,15 @@ std::vector<StepKnobs> program_knobs(std::int64_t micro_batches);
 StepOptions program_options(const PlanningInputs& inputs);
 
 struct ProgramPlan {
-  Plan plan;        // objective and bound in seconds
-  std::string how;  // "relaxation rounded, gap 0.04 %" or "searched, gap 0.04 %"
+  Plan plan;              // objective and bound in seconds
+  std::string how;        // "relaxation rounded, gap 0.04 %" or "searched, gap 0.04 %"
+  bool too_slow = false;  // the step is proven slower than a known one; then there is no plan
 };
 
 // Empty where no point was found: the step does not fit with these knobs. The relaxation is rounded; small
-// programs are searched for better.
+// programs are searched for better. Too slow is a step whose bound is above `known_step`, another plan's, by
+// more than simulation and program differ.
 std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                      const StepModel& model);
+                                      const StepModel& model, Seconds known_step = kInfinity);
 
 }  // namespace lazytrain

@@ -6,15 +6,14 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace lazytrain {
+#include "core/units.h"
 
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+namespace lazytrain {
 
 struct MilpColumn {
   std::string name;
@@ -42,6 +41,8 @@ struct SolverOptions {
   double gap = 1e-3;               // relative: stop when the point is proven this close to the best
   std::int64_t node_limit = 1000;  // branch-and-bound nodes
   std::int32_t seed = 0;
+  // Heuristics of the solver that solve parts of the problem as problems of their own.
+  bool sub_problems = true;
 };
 
 enum class MilpStatus : std::uint8_t {

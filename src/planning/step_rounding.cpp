@@ -147,6 +147,7 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
   // Equal layers share a level in the relaxation; they take turns.
   std::array<double, kStashLevelCount> owed{};
   double owed_resident = 0;  // likewise; never more than the relaxation has room for
+  double streamed = 0;       // layers so far; the last of them stay in their slots
   for (std::size_t l = layers; l-- > 0;) {
     const LevelColumns& levels = program.levels[l];
     std::size_t best = 0;
@@ -159,11 +160,11 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     owed_resident += point[program.resident[l]];
     const bool resident = owed_resident >= 1 - 1e-6;
     if (resident) owed_resident -= 1;
+    if (!resident) streamed += 1;
     if (static_cast<std::int64_t>(l) < from_layer) continue;
     for (std::size_t o = 0; o < kStashLevelCount; ++o) fix(levels[o], alone[l] && o == best ? 1 : 0);
     fix(program.resident[l], resident ? 1 : 0);
-    if (from_layer == 0)
-      fix(program.retained[l], !resident && static_cast<double>(layers - l) <= slots + 1e-6 ? 1 : 0);
+    if (from_layer == 0) fix(program.retained[l], !resident && streamed <= slots + 1e-6 ? 1 : 0);
   }
 }
 

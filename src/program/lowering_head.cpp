@@ -22,16 +22,16 @@ std::int64_t norm_elements(const LoweringContext& context) {
   return context.architecture.tied_head ? context.groups.back().elements : projection_home(context).offset;
 }
 
-VocabularySlice slice_of(const SlicedHead& head, std::int32_t s) {
+VocabularySlice slice_of(const HeadLowering& head, std::int32_t s) {
   return vocabulary_slice(head.context.architecture.vocab, s, head.slices);
 }
 
-std::int32_t micro_batches_of(const SlicedHead& head) {
+std::int32_t micro_batches_of(const HeadLowering& head) {
   return static_cast<std::int32_t>(head.geometry.micro_batches());
 }
 
 // By micro-batch.
-std::vector<BufferId> row_buffers(const SlicedHead& head, const char* name, std::int64_t bytes_a_row) {
+std::vector<BufferId> row_buffers(const HeadLowering& head, const char* name, std::int64_t bytes_a_row) {
   std::vector<BufferId> buffers;
   buffers.reserve(static_cast<std::size_t>(micro_batches_of(head)));
   for (std::int32_t m = 0; m < micro_batches_of(head); ++m)
@@ -40,7 +40,7 @@ std::vector<BufferId> row_buffers(const SlicedHead& head, const char* name, std:
   return buffers;
 }
 
-Operand load(const SlicedHead& head, int load_at, Op op, BufferId home, const std::string& name,
+Operand load(const HeadLowering& head, int load_at, Op op, BufferId home, const std::string& name,
              OperandRole role) {
   const BufferId buffer = head.builder.transient(name, Tier::device, op.bytes);
   op.kind = OpKind::load_head;
@@ -50,14 +50,14 @@ Operand load(const SlicedHead& head, int load_at, Op op, BufferId home, const st
   return {role, buffer, Access::read};
 }
 
-Operand load_norm(const SlicedHead& head) {
+Operand load_norm(const HeadLowering& head) {
   Op op{};
   op.elements = norm_elements(head.context);
   op.bytes = {op.elements * head.context.type_bytes};
   return load(head, head.load_at, std::move(op), head.state.weights.back(), "dev.head", OperandRole::weights);
 }
 
-Operand load_slice(const SlicedHead& head, std::int32_t s, int load_at) {
+Operand load_slice(const HeadLowering& head, std::int32_t s, int load_at) {
   const std::int64_t width = head.context.architecture.hidden;
   const VocabularySlice slice = slice_of(head, s);
   const ProjectionHome home = projection_home(head.context);
@@ -71,11 +71,11 @@ Operand load_slice(const SlicedHead& head, std::int32_t s, int load_at) {
 }
 
 // While the slice before is worked on.
-int beside_slice_before(const SlicedHead& head) {
+int beside_slice_before(const HeadLowering& head) {
   return head.builder.next_compute() - micro_batches_of(head);
 }
 
-Op slice_op(const SlicedHead& head, OpKind kind, std::int32_t s, std::int32_t m,
+Op slice_op(const HeadLowering& head, OpKind kind, std::int32_t s, std::int32_t m,
             const SlicedForward& parameters) {
   Op op{.kind = kind, .stream = StreamId::compute, .micro_batch = m, .slice = s};
   op.operands = parameters.norm;
@@ -93,7 +93,7 @@ Op slice_op(const SlicedHead& head, OpKind kind, std::int32_t s, std::int32_t m,
 
 class Backward {
  public:
-  Backward(const SlicedHead& head, const SlicedTraining& training, SlicedForward parameters)
+  Backward(const HeadLowering& head, const HeadTraining& training, SlicedForward parameters)
       : head_(head),
         training_(training),
         parameters_(std::move(parameters)),
@@ -183,8 +183,8 @@ class Backward {
     head_.builder.after(compute, std::move(sum));
   }
 
-  const SlicedHead& head_;
-  const SlicedTraining& training_;
+  const HeadLowering& head_;
+  const HeadTraining& training_;
   SlicedForward parameters_;
   bool tied_;
   std::int32_t slices_;
@@ -194,7 +194,77 @@ class Backward {
 
 }  // namespace
 
-SlicedForward lower_head_forward(const SlicedHead& head) {
+void lower_whole_head(const HeadLowering& whole, const HeadTraining& training) {
+  ProgramBuilder& builder = whole.builder;
+  const LoweringContext& context = whole.context;
+  const StateBuffers& state = whole.state;
+  const std::size_t head = context.groups.size() - 1;
+  const std::vector<Operand> parameters = use_head(builder, context, state, whole.load_at);
+  const BufferId norm_accumulator =
+      builder.transient("dev.acc_head", Tier::device, {context.groups[head].elements * 4});
+  const bool tied = context.architecture.tied_head;
+  const BufferId projection_accumulator =
+      tied ? builder.transient("dev.acc_projection", Tier::device, {context.groups[0].elements * 4}) : -1;
+  const std::int32_t micro_batches = micro_batches_of(whole);
+  const int last_head = builder.next_compute() + micro_batches - 1;
+  int compute = -1;
+  for (std::int32_t m = 0; m < micro_batches; ++m) {
+    const std::int64_t rows = whole.geometry.rows_of(m);
+    const BufferId gradient =
+        builder.transient(fmt::format("dev.db.m{}", m), Tier::device, boundary_bytes(context, rows));
+    const BufferId loss = builder.transient(fmt::format("dev.loss.m{}", m), Tier::device, {rows * 4});
+    Op op{.kind = OpKind::head_forward_backward,
+          .stream = StreamId::compute,
+          .micro_batch = m,
+          .first = m == 0};
+    op.operands = parameters;
+    op.operands.insert(
+        op.operands.end(),
+        {{OperandRole::input, whole.inputs[static_cast<std::size_t>(m)], Access::read},
+         {OperandRole::gradient, gradient, Access::write},
+         {OperandRole::loss, loss, Access::write},
+         {OperandRole::batch, whole.batch, Access::read},
+         {OperandRole::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
+         {OperandRole::workspace, whole.workspace, Access::read_write}});
+    if (tied)
+      op.operands.push_back({OperandRole::projection_accumulator, projection_accumulator,
+                             m == 0 ? Access::write : Access::read_write});
+    if (training.retain_logits) {
+      const BufferId logits = builder.transient(fmt::format("dev.logits.m{}", m), Tier::device,
+                                                retained_logits_bytes(context, rows));
+      builder.hold_until(logits, last_head);
+      op.operands.push_back({OperandRole::logits, logits, Access::write});
+    }
+    compute = builder.compute(std::move(op));
+    add_collect(builder, loss, m, {rows * 4}, compute);
+    training.completed(m, gradient, compute);
+  }
+  // The head's gradient leaves rounded. A tied projection's becomes the embedding's, but for the rows of
+  // the step's tokens: the gradients of their inputs have yet to be added, so these leave in fp32 too.
+  Op offload{.kind = OpKind::offload_head_gradient,
+             .stream = builder.unified() ? StreamId::compute : StreamId::d2h};
+  offload.elements = context.groups[head].elements;
+  offload.bytes = {context.groups[head].elements * context.type_bytes};
+  offload.operands = {{OperandRole::accumulator, norm_accumulator, Access::read},
+                      {OperandRole::group_gradient, state.gradient[head], Access::write},
+                      {OperandRole::norm, state.norm[head], Access::write}};
+  if (tied) {
+    offload.elements += context.groups[0].elements;
+    offload.bytes +=
+        Bytes{context.groups[0].elements * context.type_bytes} + gradient_rows_bytes(context, whole.geometry);
+    offload.operands.insert(offload.operands.end(),
+                            {{OperandRole::projection_accumulator, projection_accumulator, Access::read},
+                             {OperandRole::output, state.gradient[0], Access::write},
+                             {OperandRole::gradient_rows, training.gradient_rows, Access::write},
+                             {OperandRole::batch, whole.batch, Access::read}});
+  }
+  if (builder.unified())
+    builder.compute(std::move(offload));
+  else
+    builder.after(compute, std::move(offload));
+}
+
+SlicedForward lower_head_forward(const HeadLowering& head) {
   check(!head.builder.unified(), "a head in slices is streamed");
   head.builder.head_slices(head.slices);
   SlicedForward result{.norm = {load_norm(head)},
@@ -215,7 +285,7 @@ SlicedForward lower_head_forward(const SlicedHead& head) {
   return result;
 }
 
-void lower_head_training(const SlicedHead& head, const SlicedTraining& training) {
+void lower_sliced_head(const HeadLowering& head, const HeadTraining& training) {
   Backward(head, training, lower_head_forward(head)).lower();
 }
 

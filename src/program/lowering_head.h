@@ -1,6 +1,7 @@
-// The head in slices of the vocabulary (Plan::head_slices), where the device has no room for it whole:
-// forward from the first slice to the last, then backward from the last to the first, with two slices of the
-// projection and of its gradient on the device at a time. Tiered machines alone. Private to `program`.
+// The head: whole, one op a micro-batch, or in slices of the vocabulary (Plan::head_slices), where the device
+// has no room for it whole: forward from the first slice to the last, then backward from the last to the
+// first, with two slices of the projection and of its gradient on the device at a time. Slices are for tiered
+// machines alone. Private to `program`.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 namespace lazytrain {
 
-struct SlicedHead {
+struct HeadLowering {
   ProgramBuilder& builder;
   const LoweringContext& context;
   const StateBuffers& state;
@@ -29,16 +30,18 @@ struct SlicedForward {
   std::vector<BufferId> scores;  // by micro-batch
 };
 
-// Losses, which reach the host.
-SlicedForward lower_head_forward(const SlicedHead& head);
+// In slices: losses, which reach the host.
+SlicedForward lower_head_forward(const HeadLowering& head);
 
-struct SlicedTraining {
+struct HeadTraining {
   BufferId gradient_rows;
+  bool retain_logits = false;  // MegaTrain, of a whole head
   // The gradient of the last boundary of micro-batch m is complete after this compute op.
   std::function<void(std::int32_t m, BufferId gradient, int compute)> completed;
 };
 
 // Losses and gradients; the head's own leave the device.
-void lower_head_training(const SlicedHead& head, const SlicedTraining& training);
+void lower_whole_head(const HeadLowering& head, const HeadTraining& training);
+void lower_sliced_head(const HeadLowering& head, const HeadTraining& training);
 
 }  // namespace lazytrain

@@ -70,10 +70,7 @@ class TrainLowering {
 
     for (std::int32_t l = 0; l < layers_; ++l) forward(l, false);
     disk_.begin_reading();
-    if (in_slices())
-      sliced_head();
-    else
-      head_step();
+    head_step();
     const std::vector<Block> blocks = blocks_of(plan_);
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
       sweep(*block);
@@ -256,91 +253,29 @@ class TrainLowering {
 
   [[nodiscard]] bool in_slices() const { return plan_.head_slices > 1 && !builder_.unified(); }
 
-  void sliced_head() {
-    std::vector<BufferId>& inputs = boundary_[at(layers_)];
-    lower_head_training(
-        {.builder = builder_,
-         .context = context_,
-         .state = state_,
-         .geometry = plan_.batch,
-         .slices = plan_.head_slices,
-         .batch = common_.batch,
-         .workspace = head_workspace_,
-         .load_at = fetch_at(-1),
-         .inputs = inputs},
-        {.gradient_rows = gradient_rows_, .completed = [&](std::int32_t m, BufferId gradient, int compute) {
-           gradient_[at(m)] = gradient;
-           if (plan_.boundary_gradient_on_host) offload_gradient_of_boundary(layers_, m, compute);
-         }});
-    std::fill(inputs.begin(), inputs.end(), -1);
-  }
-
   void head_step() {
-    const std::size_t head = context_.groups.size() - 1;
-    std::vector<Operand> parameters = use_head(builder_, context_, state_, fetch_at(-1));
-    const BufferId norm_accumulator =
-        builder_.transient("dev.acc_head", Tier::device, {context_.groups[head].elements * 4});
-    const bool tied = context_.architecture.tied_head;
-    const BufferId projection_accumulator =
-        tied ? builder_.transient("dev.acc_projection", Tier::device, {context_.groups[0].elements * 4}) : -1;
-    const int last_head = builder_.next_compute() + micro_batches_ - 1;
-    int compute = -1;
-    for (std::int32_t m = 0; m < micro_batches_; ++m) {
-      const std::int64_t rows = plan_.batch.rows_of(m);
-      BufferId& gradient = gradient_[at(m)];
-      gradient = builder_.transient(fmt::format("dev.db.m{}", m), Tier::device, boundary_size(m));
-      const BufferId loss = builder_.transient(fmt::format("dev.loss.m{}", m), Tier::device, {rows * 4});
-      Op op{.kind = OpKind::head_forward_backward,
-            .stream = StreamId::compute,
-            .micro_batch = m,
-            .first = m == 0};
-      op.operands = parameters;
-      op.operands.insert(
-          op.operands.end(),
-          {{OperandRole::input, boundary_[at(layers_)][at(m)], Access::read},
-           {OperandRole::gradient, gradient, Access::write},
-           {OperandRole::loss, loss, Access::write},
-           {OperandRole::batch, common_.batch, Access::read},
-           {OperandRole::accumulator, norm_accumulator, m == 0 ? Access::write : Access::read_write},
-           {OperandRole::workspace, head_workspace_, Access::read_write}});
-      if (tied)
-        op.operands.push_back({OperandRole::projection_accumulator, projection_accumulator,
-                               m == 0 ? Access::write : Access::read_write});
-      if (plan_.retain_logits) {
-        const BufferId logits = builder_.transient(fmt::format("dev.logits.m{}", m), Tier::device,
-                                                   retained_logits_bytes(context_, rows));
-        builder_.hold_until(logits, last_head);
-        op.operands.push_back({OperandRole::logits, logits, Access::write});
-      }
-      compute = builder_.compute(std::move(op));
-      boundary_[at(layers_)][at(m)] = -1;
-      add_collect(builder_, loss, m, {rows * 4}, compute);
-      if (plan_.boundary_gradient_on_host && !builder_.unified())
-        offload_gradient_of_boundary(layers_, m, compute);
-    }
-    // The head's gradient leaves rounded. A tied projection's becomes the embedding's, but for the rows of
-    // the step's tokens: the gradients of their inputs have yet to be added, so these leave in fp32 too.
-    Op offload{.kind = OpKind::offload_head_gradient,
-               .stream = builder_.unified() ? StreamId::compute : StreamId::d2h};
-    offload.elements = context_.groups[head].elements;
-    offload.bytes = {context_.groups[head].elements * context_.type_bytes};
-    offload.operands = {{OperandRole::accumulator, norm_accumulator, Access::read},
-                        {OperandRole::group_gradient, state_.gradient[head], Access::write},
-                        {OperandRole::norm, state_.norm[head], Access::write}};
-    if (tied) {
-      offload.elements += context_.groups[0].elements;
-      offload.bytes += Bytes{context_.groups[0].elements * context_.type_bytes} +
-                       gradient_rows_bytes(context_, plan_.batch);
-      offload.operands.insert(offload.operands.end(),
-                              {{OperandRole::projection_accumulator, projection_accumulator, Access::read},
-                               {OperandRole::output, state_.gradient[0], Access::write},
-                               {OperandRole::gradient_rows, gradient_rows_, Access::write},
-                               {OperandRole::batch, common_.batch, Access::read}});
-    }
-    if (builder_.unified())
-      builder_.compute(std::move(offload));
+    std::vector<BufferId>& inputs = boundary_[at(layers_)];
+    const HeadLowering head{.builder = builder_,
+                            .context = context_,
+                            .state = state_,
+                            .geometry = plan_.batch,
+                            .slices = plan_.head_slices,
+                            .batch = common_.batch,
+                            .workspace = head_workspace_,
+                            .load_at = fetch_at(-1),
+                            .inputs = inputs};
+    const HeadTraining training{.gradient_rows = gradient_rows_,
+                                .retain_logits = plan_.retain_logits,
+                                .completed = [&](std::int32_t m, BufferId gradient, int compute) {
+                                  gradient_[at(m)] = gradient;
+                                  if (plan_.boundary_gradient_on_host && !builder_.unified())
+                                    offload_gradient_of_boundary(layers_, m, compute);
+                                }};
+    if (in_slices())
+      lower_sliced_head(head, training);
     else
-      builder_.after(compute, std::move(offload));
+      lower_whole_head(head, training);
+    std::fill(inputs.begin(), inputs.end(), -1);
   }
 
   void offload_gradient_of_boundary(std::int32_t b, std::int32_t m, int compute) {

@@ -209,5 +209,33 @@ TEST(StepProgram, SixtyFourLayersAreRoundedCloseToTheirBound) {
   EXPECT_LE(plan->plan.objective, plan->plan.bound * 1.01) << plan->how;
 }
 
+// Updates on the host take longest, so that layers on the device pay; the last slots hold what is streamed.
+PlanningInputs updates_take_longest() {
+  PlanningInputs inputs = small_inputs(40, {.slots = 12, .slot_tokens = 8, .micro_batch = 1});
+  inputs.costs.update_per_parameter *= 20;
+  inputs.machine.device_capacity = {1'500'000};
+  return inputs;
+}
+
+TEST(StepProgram, ResidentLayersAreRoundedWithoutASearch) {
+  const PlanningInputs inputs = updates_take_longest();
+  const StepModel model = make_step_model(inputs, inputs.batch, {}, {.resident = true});
+  const std::optional<ProgramPlan> plan = solve_step(inputs, inputs.batch, model);
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_THAT(plan->how, HasSubstr("round"));
+  const auto resident = [](const GroupPlan& group) { return group.on_device; };
+  EXPECT_GT(std::count_if(plan->plan.groups.begin(), plan->plan.groups.end(), resident), 0);
+  EXPECT_LE(plan->plan.objective, plan->plan.bound * 1.01) << plan->how;
+}
+
+TEST(StepProgram, IsLeftWhereItsBoundIsSlowerThanAKnownStep) {
+  const PlanningInputs inputs = updates_take_longest();
+  const StepModel model = make_step_model(inputs, inputs.batch);
+  const std::optional<ProgramPlan> solved = solve_step(inputs, inputs.batch, model);
+  ASSERT_TRUE(solved.has_value());
+  EXPECT_FALSE(solve_step(inputs, inputs.batch, model, solved->plan.bound)->too_slow);
+  EXPECT_TRUE(solve_step(inputs, inputs.batch, model, 0.9 * solved->plan.bound)->too_slow);
+}
+
 }  // namespace
 }  // namespace lazytrain
