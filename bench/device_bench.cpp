@@ -254,9 +254,10 @@ void register_all(int threads) {
   struct Layer {
     std::int64_t slot_rows, in, out;
   };
-  // The projections of a 135M-parameter Llama (hidden 576, 3 kv heads, MLP 1536) and its head in row chunks.
-  const std::vector<Layer> layers{{512, 576, 960},   {512, 576, 576},   {512, 576, 3072}, {512, 1536, 576},
-                                  {128, 576, 49152}, {256, 576, 49152}, {512, 576, 49152}};
+  // The projections of a 135M-parameter Llama (hidden 576, 3 kv heads, MLP 1536), its head in row chunks, and
+  // one of the sixteen blocks in which the head's products are made.
+  const std::vector<Layer> layers{{512, 576, 960},   {512, 576, 576},   {512, 576, 3072},  {512, 1536, 576},
+                                  {128, 576, 49152}, {256, 576, 49152}, {512, 576, 49152}, {256, 576, 3072}};
   for (const DataType type : {DataType::bf16, DataType::f32}) {
     for (const Layer& layer : layers) {
       for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient}) {

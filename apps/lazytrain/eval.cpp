@@ -206,7 +206,12 @@ int run(const Options& options) {
   std::optional<GenerationPlan> generation;
   std::vector<const Program*> programs{&loss_program};
   if (!options.loss_only) {
-    generation = plan_generation(context, machine, session_settings.type, request, answers_at_once(config));
+    try {
+      generation = plan_generation(context, machine, session_settings.type, request, answers_at_once(config));
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::does_not_fit) throw;
+      fail(error.code(), "{}, or give --loss-only to generate no answers", error.what());
+    }
     programs.push_back(&generation->programs.prefill);
     programs.push_back(&generation->programs.decode);
   }

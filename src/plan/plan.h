@@ -126,8 +126,8 @@ struct Block {
 };
 std::vector<Block> blocks_of(const Plan& plan);
 
-// Whether layer l is swept again in the backward, which is when it stashes: all layers of a block but its
-// last.
+// Whether the backward's sweep over layer l is what makes its output, and its stash: of all layers of a block
+// but the last.
 [[nodiscard]] inline bool is_swept(const Plan& plan, std::int64_t layer) {
   return !plan.boundaries[static_cast<std::size_t>(layer) + 1].materialised;
 }

@@ -18,7 +18,8 @@ namespace lazytrain {
 namespace {
 
 constexpr std::int64_t kMostInterval = 8;
-// Layers of a block of which a sweep keeps the items: those of more take more than the boundaries saved.
+// The longest interval at which a sweep is tried that keeps the items of its layers: those of three layers at
+// a time; of more they take more memory than boundaries would.
 constexpr std::int64_t kMostKept = 4;
 
 bool is(const std::string& policy, const char* name) {
@@ -220,7 +221,7 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
   }
   if (policy == "milp") {
     found = programs(inputs_.known_step);
-    if (found.empty() && inputs_.known_step == kInfinity) found = fall_backs();
+    if (found.empty() && !too_slow_) found = fall_backs();
     for (Candidate& candidate : found) candidate.row.policy = candidate.plan.policy = policy;
   }
   return found;
@@ -250,7 +251,8 @@ std::optional<Candidate> Candidates::program(const StepKnobs& knobs, Seconds kno
   for (int solves = 0; solves < kMostSolves; ++solves) {
     const std::optional<ProgramPlan> solved = solve_step(inputs_, batch_, model, known_step);
     if (!solved) return std::nullopt;
-    if (solved->too_slow) return Candidate{};
+    too_slow_ = too_slow_ || solved->too_slow;
+    if (solved->too_slow) return std::nullopt;
     Candidate candidate = exactly(solved->plan, solved->how);
     if (candidate.row.fits) return candidate;
     // More each time: gaps in the layout are not the program's to count.
@@ -293,12 +295,12 @@ std::vector<Candidate> Candidates::programs(Seconds known_step) {
   if (few) known_step = kInfinity;
   for (const StepKnobs& knobs : all) {
     std::optional<Candidate> candidate = program(knobs, known_step);
-    if (!candidate) continue;
-    if (candidate->row.fits) {
-      if (known(found, candidate->plan)) continue;
+    if (candidate && known(found, candidate->plan)) continue;
+    if (!candidate && !too_slow_) continue;  // leaner knobs may have a plan
+    if (candidate) {
       if (few)
         try_knobs(*candidate);
-      else
+      else if (disk_writes(candidate->program) <= inputs_.most_disk_writes)
         known_step = std::min(known_step, candidate->row.step);
       found.push_back(std::move(*candidate));
     }

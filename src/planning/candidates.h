@@ -31,12 +31,14 @@ class Candidates {
   // Plans of the step's mixed-integer program (planning/milp_policy.h), with different knobs; only such that
   // fit. Large programs whose bound says that they are slower than `known_step` are left out.
   std::vector<Candidate> programs(Seconds known_step = kInfinity);
+  // Whether a program was left out as too slow.
+  [[nodiscard]] bool too_slow() const { return too_slow_; }
   // One plan as it is.
   Candidate exactly(const Plan& plan, const std::string& variant);
 
  private:
   std::vector<Candidate> fall_backs();
-  // One that does not fit where the step is too slow.
+  // None where there is no plan, or it is too slow.
   std::optional<Candidate> program(const StepKnobs& knobs, Seconds known_step);
   void try_knobs(Candidate& best);
   Candidate roomiest(const Plan& shape, const std::string& variant);
@@ -54,6 +56,7 @@ class Candidates {
   const PlanningInputs& inputs_;
   BatchGeometry batch_;
   WorkspaceBytes workspace_;
+  bool too_slow_ = false;
 };
 
 // What a candidate's line says of its head; empty where it is whole.

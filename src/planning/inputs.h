@@ -39,7 +39,7 @@ struct PlanningInputs {
   // A disk is used where that makes a step faster; otherwise only where something has no other room.
   bool disk_for_speed = false;
   Bytes most_disk_writes{INT64_MAX};  // a step; plans that write more are taken only where no other fits
-  Seconds known_step = kInfinity;     // of a plan that was found already: only what is faster is looked for
+  Seconds known_step = kInfinity;     // of a plan that was found: large programs that are slower are left out
   std::int64_t head_slices = 1;       // of the plans that are made (Plan::head_slices)
   std::optional<std::int64_t> every_k = {};  // of policy every-k; empty: all small K are tried
   // Told what is planned next, by questions that plan many times (planning/questions.h).

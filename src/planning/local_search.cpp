@@ -32,6 +32,8 @@ std::vector<LayerChoice> choices(const Plan& plan, std::size_t l) {
   std::vector<LayerChoice> found;
   if (boundary.disk_micro_batches > 0 || layer.stash_disk_micro_batches > 0) return found;
   if (l > 0) found.push_back({.boundary = {.materialised = false}, .layer = {}});
+  if (l > 0 && boundary.materialised && is_swept(plan, static_cast<std::int64_t>(l)))
+    found.push_back({.boundary = {.materialised = false}, .layer = layer, .swept = true});
   if (is_swept(plan, static_cast<std::int64_t>(l)))
     for (const StashLevel level : kStashLevels)
       found.push_back({.boundary = boundary,

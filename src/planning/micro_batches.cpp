@@ -9,6 +9,7 @@
 
 namespace lazytrain {
 namespace {
+
 // Layer calls of all micro-batch sizes together that are tried once a plan fits: the sizes beyond are small,
 // and the time to plan them would grow without end.
 constexpr std::int64_t kMostPlannedCalls = kMostLayerCalls;
@@ -18,7 +19,14 @@ struct Best {
   std::vector<Evaluation> table = {};
   std::vector<Plan> fitting = {};  // all plans that fit, with their simulated steps
   std::size_t chosen = 0;          // row of the table
+  bool too_slow = false;           // a program was left out
 };
+
+// Plans that write more than a run may are taken where there is no other: their steps say nothing about it.
+void learn(const PlanningInputs& inputs, Seconds& known_step, const Best& best) {
+  if (best.candidate && disk_writes(best.candidate->program) <= inputs.most_disk_writes)
+    known_step = std::min(known_step, best.candidate->row.step);
+}
 
 // What is written to disk wears it: a plan that writes more has to be faster by this part.
 constexpr double kWorthWear = 0.02;
@@ -86,6 +94,7 @@ Best best_of(const PlanningInputs& inputs, const BatchGeometry& batch, const std
   Candidates candidates(inputs, batch);
   Best best;
   consider(inputs, best, candidates.of(policy));
+  best.too_slow = candidates.too_slow();
   try_serial(inputs, candidates, best);
   return best;
 }
@@ -125,15 +134,14 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
     break;
   }
   Seconds known_step = inputs.known_step;
-  for (const Best& best : tried)
-    if (best.candidate) known_step = std::min(known_step, best.candidate->row.step);
+  for (const Best& best : tried) learn(inputs, known_step, best);
   for (const std::size_t i : order) {
     batch.micro_batch = sizes[i];
     Candidates candidates(inputs, batch);
     const std::size_t before = tried[i].chosen;
     const bool had_one = tried[i].candidate != nullptr;
     consider(inputs, tried[i], candidates.programs(known_step));
-    if (tried[i].candidate) known_step = std::min(known_step, step(i));
+    learn(inputs, known_step, tried[i]);
     if (!had_one || tried[i].chosen != before) try_serial(inputs, candidates, tried[i]);
   }
 }
@@ -195,8 +203,8 @@ std::vector<Best>::iterator largest_of_the_best(const PlanningInputs& inputs, st
 
 }  // namespace
 
-std::optional<PlannedStep> plan_micro_batches(const PlanningInputs& inputs, const std::string& policy,
-                                              std::span<const std::int64_t> micro_batches) {
+SearchedSizes plan_micro_batches(const PlanningInputs& inputs, const std::string& policy,
+                                 std::span<const std::int64_t> micro_batches) {
   BatchGeometry batch = inputs.batch;
   // The largest micro-batch whose plan is no slower than the fastest. Smaller ones need less memory and hide
   // transfers better; once two in a row gain nothing, smaller still will not either.
@@ -208,9 +216,9 @@ std::optional<PlannedStep> plan_micro_batches(const PlanningInputs& inputs, cons
   for (const std::int64_t size : micro_batches) {
     batch.micro_batch = size;
     tried.push_back(best_of(inputs, batch, policy));
-    if (!tried.back().candidate) continue;
-    const Seconds step = tried.back().candidate->row.step;
-    in_vain = fastest && step >= *fastest * (1 - kSameStep) ? in_vain + 1 : 0;
+    if (!tried.back().candidate && !tried.back().too_slow) continue;
+    const Seconds step = tried.back().candidate ? tried.back().candidate->row.step : inputs.known_step;
+    in_vain = !tried.back().candidate || (fastest && step >= *fastest * (1 - kSameStep)) ? in_vain + 1 : 0;
     fastest = std::min(fastest.value_or(kInfinity), step);
     planned += batch.micro_batches() * inputs.context.architecture.layers;
     if ((in_vain == 2 && !small) || planned > kMostPlannedCalls) break;
@@ -219,8 +227,10 @@ std::optional<PlannedStep> plan_micro_batches(const PlanningInputs& inputs, cons
     consider_programs(inputs, batch, micro_batches, tried);
     improve(inputs, batch, micro_batches, tried);
   }
+  const bool too_slow =
+      std::any_of(tried.begin(), tried.end(), [](const Best& best) { return best.too_slow; });
   if (std::none_of(tried.begin(), tried.end(), [](const Best& best) { return best.candidate != nullptr; }))
-    return std::nullopt;
+    return {.step = std::nullopt, .too_slow = too_slow};
   const auto chosen = largest_of_the_best(inputs, tried);
   std::vector<Evaluation> others;
   for (auto other = tried.begin(); other != tried.end(); ++other)
@@ -230,7 +240,8 @@ std::optional<PlannedStep> plan_micro_batches(const PlanningInputs& inputs, cons
     }
   Best best = std::move(*chosen);
   best.table.insert(best.table.end(), others.begin(), others.end());
-  return planned_step(std::move(*best.candidate), std::move(best.table), inputs.machine);
+  return {.step = planned_step(std::move(*best.candidate), std::move(best.table), inputs.machine),
+          .too_slow = too_slow};
 }
 
 }  // namespace lazytrain

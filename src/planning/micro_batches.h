@@ -27,9 +27,14 @@ bool better(const PlanningInputs& inputs, Seconds step, Bytes writes, Seconds be
 
 PlannedStep planned_step(Candidate candidate, std::vector<Evaluation> table, const Machine& machine);
 
+struct SearchedSizes {
+  std::optional<PlannedStep> step;  // none where nothing fits, or what does is slower than inputs.known_step
+  bool too_slow = false;            // a program was left out for that
+};
+
 // The best plan with a head in inputs.head_slices slices, and everything of the groups where
-// inputs.context.homes says; none where nothing fits. `sizes`: slots of a micro-batch, large to small.
-std::optional<PlannedStep> plan_micro_batches(const PlanningInputs& inputs, const std::string& policy,
-                                              std::span<const std::int64_t> sizes);
+// inputs.context.homes says. `sizes`: slots of a micro-batch, large to small.
+SearchedSizes plan_micro_batches(const PlanningInputs& inputs, const std::string& policy,
+                                 std::span<const std::int64_t> sizes);
 
 }  // namespace lazytrain

@@ -58,13 +58,13 @@ void try_slices(const PlanningInputs& inputs, std::span<const std::int64_t> micr
   for (std::int64_t slices = 4 * so_far; slices <= vocabulary_blocks(a.vocab); slices *= 4) {
     PlanningInputs in_slices = inputs;
     in_slices.head_slices = slices;
-    in_slices.known_step = found.simulation.step;
+    if (disk_writes(found.program) <= inputs.most_disk_writes) in_slices.known_step = found.simulation.step;
     // With their room a larger micro-batch may fit, too.
     std::vector<std::int64_t> sizes;
     for (const std::int64_t size : micro_batches)
       if (size == found.plan.batch.micro_batch || (small && size > found.plan.batch.micro_batch))
         sizes.push_back(size);
-    std::optional<PlannedStep> step = plan_micro_batches(in_slices, small ? "auto" : "milp", sizes);
+    std::optional<PlannedStep> step = plan_micro_batches(in_slices, small ? "auto" : "milp", sizes).step;
     if (!step) return;
     const bool pays = step->simulation.step < found.simulation.step * (1 - kSameStep) &&
                       better(inputs, step->simulation.step, disk_writes(step->program), found.simulation.step,
@@ -81,7 +81,8 @@ void try_slices(const PlanningInputs& inputs, std::span<const std::int64_t> micr
 // is computed in slices where it has to be, and where that is faster.
 std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const std::string& policy,
                                            std::span<const std::int64_t> micro_batches) {
-  std::optional<PlannedStep> step = plan_micro_batches(inputs, policy, micro_batches);
+  SearchedSizes whole = plan_micro_batches(inputs, policy, micro_batches);
+  std::optional<PlannedStep> step = std::move(whole.step);
   if (!may_slice_head(inputs, policy)) return step;
   const std::int64_t most = vocabulary_blocks(inputs.context.architecture.vocab);
   PlanningInputs in_slices = inputs;
@@ -92,9 +93,9 @@ std::optional<PlannedStep> plan_with_homes(const PlanningInputs& inputs, const s
     return std::any_of(sizes.begin(), sizes.end(),
                        [&](const LeanSize& size) { return size.fits(inputs.machine); });
   };
-  if (!step && !some_fits()) return step;
+  if (!step && (whole.too_slow || !some_fits())) return step;
   for (in_slices.head_slices = std::min<std::int64_t>(4, most); !step; in_slices.head_slices = most) {
-    step = plan_micro_batches(in_slices, policy, micro_batches);
+    step = plan_micro_batches(in_slices, policy, micro_batches).step;
     if (in_slices.head_slices == most) break;
   }
   if (step && (policy == "auto" || policy == "milp")) try_slices(inputs, micro_batches, *step);

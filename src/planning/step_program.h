@@ -3,13 +3,15 @@
 // it; its objective is the time of the step. There is no big-M in it: the path is a flow and transfers are
 // cumulative windows, so that its relaxation is tight.
 //
-//   u[s,e]     layers [s, e) are one recomputed block (e - s >= 2), of which the sweep keeps boundaries
-//   binary u[s,e,keep]   the same, and it keeps all items of the layers that it passes binary a[l,o] layer l
-//   is a block of its own and stashes level o            binary p[b,k]     micro-batches of boundary b that
-//   live on tier k q[l,o,k]   micro-batches of layer l's stash of level o that live on tier k v[l] layer l is
-//   resident: device memory, no transfers, updated there        binary y[l]       layer l's weights are still
-//   in their slot when its backward comes      binary, the last layers tau[t]     seconds of slot t, stall[t]
-//   of them without work W, F, D    bytes that h2d moves in a slot for weights and for fetches, and d2h
+//   u[s,e]         layers [s, e), e - s >= 2, are a recomputed block           binary
+//   u[s,e,keep]    the same, and its sweep keeps all items of the layers       binary
+//   a[l,o]         layer l is a block of its own and stashes level o           binary
+//   p[b,k]         micro-batches of boundary b that live on tier k
+//   q[l,o,k]       micro-batches of layer l's stash of level o on tier k
+//   v[l]           layer l is resident: no transfers, updated on the device    binary
+//   y[l]           layer l's weights stay in their slot for its backward       binary, the last layers
+//   tau[t]         seconds of slot t, stall[t] of them without work
+//   W, F, D        bytes that h2d moves in a slot for weights and for fetches, and d2h
 //
 // Rows, by name:
 //   path[b]              one block ends at b as one begins                                            (1)
@@ -71,7 +73,8 @@ StepProgram make_step_program(const StepModel& model);
 Seconds step_seconds(const StepProgram& program, const std::vector<double>& values);
 
 // The same program with the decisions of `plan`: what remains is the best the links can do with them. False
-// where the program has no column for one of them (blocks that are too long, a disk that is not there).
+// where the program has no column for one of them: blocks that are too long, or whose sweep keeps some of its
+// layers' items, a disk that is not there.
 bool fix_decisions(StepProgram& program, const Plan& plan);
 
 // One row or column a line, as formulas: for people and tests.

@@ -128,17 +128,20 @@ void fix_rounded_path(const StepModel& model, StepProgram& program, const std::v
     const double allowed = std::clamp(value, found.lower, found.upper);
     found.lower = found.upper = allowed;
   };
-  for (std::size_t i = 0; i < program.blocks.size(); ++i) {
+  double owed_keep = 0;  // of the sweeps over equal blocks, some keep; they take turns, too
+  for (std::size_t i = program.blocks.size(); i-- > 0;) {
     const StepProgram::BlockColumn& block = program.blocks[i];
-    if (block.keep || block.begin < from_layer) continue;
+    if (block.keep) continue;
     bool chosen = false;
     for (std::size_t e = layers; e > 0; e = from[e])
       chosen = chosen ||
                (static_cast<std::size_t>(block.end) == e && static_cast<std::size_t>(block.begin) == from[e]);
-    const double kept = point[keeping(i)];
-    const bool keep = rounding == LevelRounding::nearest ? kept > point[block.column] : kept > 1 - 1e-6;
+    if (chosen) owed_keep += point[keeping(i)];
+    const bool keep = chosen && owed_keep >= (rounding == LevelRounding::nearest ? 0.5 : 1 - 1e-6);
+    if (keep) owed_keep -= 1;
+    if (block.begin < from_layer) continue;
     fix(block.column, chosen && !keep ? 1 : 0);
-    fix(keeping(i), chosen && keep ? 1 : 0);
+    fix(keeping(i), keep ? 1 : 0);
   }
   std::vector<bool> alone(layers, false);
   for (std::size_t e = layers; e > 0; e = from[e]) alone[e - 1] = e - from[e] == 1;

@@ -13,8 +13,8 @@ namespace lazytrain {
 Plan round_to_plan(const StepModel& model, const StepProgram& program, const std::vector<double>& values,
                    Plan bare);
 
-// How many layers get a stash level of which a point has a share: about as many as the share, or never more,
-// which fits where the point does.
+// How many layers get a stash level of which a point has a share, and how many blocks are swept with all
+// items kept: about as many as the share, or never more, which fits where the point does.
 enum class LevelRounding : std::uint8_t { nearest, down };
 
 // The binaries of a point that is not whole, rounded to the path that holds most of it, with as many layers

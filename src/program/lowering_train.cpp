@@ -287,7 +287,7 @@ class TrainLowering {
     gradient_[at(m)] = -1;
   }
 
-  // Recomputes the boundaries inside a block from the one at its start.
+  // Recomputes the boundaries inside a block from the one at its start, and makes the stashes that are kept.
   void sweep(const Block& block) {
     const std::int32_t end = plan_.sweep_last_layer ? block.end : block.end - 1;
     for (std::int32_t l = block.begin; l < end; ++l) forward(l, true);

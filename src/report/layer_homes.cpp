@@ -53,7 +53,7 @@ std::string meaning(char letter, TierModel tiers) {
     case 'A':
       return "all";
     case 'S':
-      return "device, from the sweep on";
+      return tiers == TierModel::unified ? "memory, from the sweep on" : "device, from the sweep on";
     case '~':
       return "mixed";
     default:

@@ -237,6 +237,10 @@
     return shares.map((part, tier) => part === all ? tierNames[tier] : part > 0 ? `${tierNames[tier]} ${part}/${all}` : '')
                .filter(text => text).join(', ');
   }
+
+  function stashText(layer) {
+    return sharesText(layer.stash_on) + (layer.swept && layer.stash !== 'none' ? ', from the sweep on' : '');
+  }
   // One row of the strip: for each layer a stack of [part, colour] from the bottom, and a text.
   function strip(name, summary, stacks, texts, tall) {
     const space = 'http://www.w3.org/2000/svg';
@@ -287,7 +291,7 @@
     strip('Stash level', levels.map((level, i) => levelCount[i] ? `${level} ${levelCount[i]}` : '').filter(text => text).join(', '),
         list.map(layer => [[1, layer.stash === 'none' ? 'nowhere' : 'level-' + layer.stash]]), list.map(layer => layer.stash));
     if (levelCount[0] < all)
-      strip('Stash', total('stash_on'), list.map(layer => shareStack(layer.stash_on)), list.map(layer => sharesText(layer.stash_on)));
+      strip('Stash', total('stash_on'), list.map(layer => shareStack(layer.stash_on)), list.map(stashText));
     for (const [key, name] of [['weights', 'Weights'], ['gradient', 'Gradient'], ['states', 'Optimizer states']]) {
       const counts = [0, 1, 2].map(tier => list.filter(layer => layer[key] === tier).length);
       strip(name, counts.map((layers, tier) => layers ? `${tierNames[tier]} ${layers}` : '').filter(text => text).join(', '),
@@ -306,8 +310,7 @@
     byId('layers').append(table('Layers', [['layer', true], ['boundary', false], ['stash', false], ['stash kept on', false],
       ['weights', false], ['gradient', false], ['optimizer states', false], ['forward', true], ['recompute', true], ['backward', true]],
       list.map((layer, l) => [String(l), layer.kept ? sharesText(layer.boundary) : 'computed again', layer.stash,
-        sharesText(layer.stash_on) + (layer.swept && layer.stash !== 'none' ? ', from the sweep on' : ''),
-        tierNames[layer.weights], tierNames[layer.gradient], tierNames[layer.states],
+        stashText(layer), tierNames[layer.weights], tierNames[layer.gradient], tierNames[layer.states],
         ...times[l].map(seconds)])));
   }
 

@@ -16,131 +16,15 @@
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
 #include "model/rope.h"
-#include "model/vocabulary.h"
 #include "optim/adamw.h"
-#include "optim/group_state.h"
 #include "runtime/batch_arrays.h"
 #include "runtime/host_ops.h"
-#include "runtime/workspace.h"
+#include "runtime/profiler_buffers.h"
 
 namespace lazytrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Updates and copies are timed on buffers that no cache holds.
-constexpr std::int64_t kHostElements = std::int64_t{4} << 20;
-constexpr Bytes kCopyBytes{std::int64_t{64} << 20};
-
-// How much of the vocabulary the head is timed with: the first of its blocks, whole ones, because what a
-// block costs beside its products does not shrink with it. The head's time is proportional to it.
-VocabularySlice head_slice(const Architecture& a, bool quick) {
-  const std::int64_t most_elements = (std::int64_t{quick ? 8 : 32}) << 20;
-  const std::int64_t block = vocabulary_block(a.vocab);
-  const std::int64_t blocks =
-      std::clamp<std::int64_t>(most_elements / (block * a.hidden), 1, vocabulary_blocks(a.vocab));
-  return {.block = 0, .end_block = blocks, .first = 0, .tokens = std::min(a.vocab, blocks * block)};
-}
-
-// Consecutive pieces of one arena; counts only where the arena is not there yet.
-class Pieces {
- public:
-  explicit Pieces(std::byte* base) : base_(base) {}
-  template <typename T = std::byte>
-  T* take(std::int64_t bytes) {
-    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_.value;
-    used_ += align_up(Bytes{bytes}, 4096);
-    return reinterpret_cast<T*>(piece);
-  }
-  [[nodiscard]] Bytes used() const { return used_; }
-
- private:
-  std::byte* base_;
-  Bytes used_;
-};
-
-// Everything that the timed operations read and write.
-struct Buffers {
-  std::byte *weights, *x, *y, *gradient, *stash, *rest, *workspace;
-  float *accumulator, *cosine;
-  std::int32_t *positions, *document_start, *rows, *targets, *distinct, *token_rows;
-  std::byte *norm_weight, *projection;  // head
-  float *loss, *norm_accumulator, *projection_accumulator;
-  std::byte *on_device, *on_host;  // copies
-  std::byte *fp32_states, *eight_bit_states, *host_gradient, *host_weights, *embedding_gradient;
-  float* gradient_rows;
-  double* partial;
-  WorkspaceBytes workspace_bytes;
-  Bytes workspace_size;
-};
-
-struct Sizes {
-  Architecture architecture;
-  VocabularySlice head;  // the part of the vocabulary that is timed
-  std::vector<ParameterGroup> groups;
-  std::int64_t rows, elements, update_elements;
-  GroupStateLayout fp32_state, eight_bit_state;  // of `update_elements` parameters
-};
-
-Sizes sizes_of(const Architecture& architecture, const ProfileOptions& options) {
-  Sizes sizes{.architecture = architecture,
-              .head = head_slice(architecture, options.quick),
-              .groups = parameter_groups(architecture),
-              .rows = options.micro_batch * options.slot_tokens,
-              .elements = 0,
-              .update_elements = 0,
-              .fp32_state = {},
-              .eight_bit_state = {}};
-  sizes.elements = sizes.groups[1].elements;
-  sizes.update_elements = std::clamp(sizes.elements, kHostElements, 4 * kHostElements);
-  const auto state = [&](MomentPrecision precision) {
-    const std::array tensor{TensorPrecision{
-        .range = {.begin = 0, .end = sizes.update_elements, .decay = true}, .precision = precision}};
-    return group_state_layout(tensor, options.type);
-  };
-  sizes.fp32_state = state(MomentPrecision::fp32);
-  sizes.eight_bit_state = state(MomentPrecision::eight_bit);
-  return sizes;
-}
-
-// `device` and `host` are measured where the arenas are not there yet.
-Buffers place(const Sizes& sizes, const ProfileOptions& options, Pieces& device, Pieces& host) {
-  const Architecture& a = sizes.architecture;
-  const std::int64_t size = size_of(options.type), rows = sizes.rows, hidden = rows * a.hidden * size;
-  const std::int64_t all = stash_bytes(a, LayerKind::attention, StashLevel::all, rows, size).value;
-  Buffers b{};
-  b.workspace_bytes = workspace_bytes(a, options.type, options.micro_batch, options.slot_tokens);
-  b.workspace_size = std::max({b.workspace_bytes.forward, b.workspace_bytes.recompute,
-                               b.workspace_bytes.backward, b.workspace_bytes.head});
-  b.weights = device.take(sizes.elements * size);
-  b.accumulator = device.take<float>(sizes.elements * 4);
-  b.x = device.take(hidden);
-  b.y = device.take(hidden);
-  b.gradient = device.take(hidden);
-  b.stash = device.take(all);
-  b.rest = device.take(all);
-  b.workspace = device.take(b.workspace_size.value);
-  b.cosine = device.take<float>(options.slot_tokens * a.head_dim * 4);
-  for (std::int32_t** array : {&b.positions, &b.document_start, &b.rows, &b.targets})
-    *array = device.take<std::int32_t>(rows * 4);
-  b.loss = device.take<float>(rows * 4);
-  b.norm_weight = device.take(a.hidden * size);
-  b.norm_accumulator = device.take<float>(a.hidden * 4);
-  b.projection = device.take(sizes.head.tokens * a.hidden * size);
-  b.projection_accumulator = device.take<float>(sizes.head.tokens * a.hidden * 4);
-  b.on_device = device.take(kCopyBytes.value);
-  b.on_host = host.take(kCopyBytes.value);
-  b.fp32_states = host.take(sizes.fp32_state.bytes.value);
-  b.eight_bit_states = host.take(sizes.eight_bit_state.bytes.value);
-  b.host_weights = host.take(sizes.update_elements * size);
-  b.host_gradient = host.take(sizes.update_elements * 4);
-  b.embedding_gradient = host.take(sizes.head.tokens * a.hidden * size);
-  b.gradient_rows = host.take<float>(rows * a.hidden * 4);
-  for (std::int32_t** array : {&b.distinct, &b.token_rows}) *array = host.take<std::int32_t>(rows * 4);
-  b.partial =
-      host.take<double>(norm_chunks(std::max(sizes.update_elements, sizes.head.tokens * a.hidden)) * 8);
-  return b;
-}
 
 void fill(DataType type, std::byte* data, std::int64_t elements, double scale, double shift = 0) {
   // A short cycle of random values is enough: times depend on sizes, not on values, as long as they are
@@ -178,14 +62,14 @@ class Profiler {
         sizes_(sizes_of(architecture, options)),
         layer_(sizes_.architecture, options.type),
         head_(sizes_.architecture, options.type) {
-    Pieces device_pieces(nullptr), host_pieces(nullptr);
+    ArenaPieces device_pieces(nullptr), host_pieces(nullptr);
     place(sizes_, options_, device_pieces, host_pieces);
     CpuDeviceOptions own = options.device;
     own.links = {};
     if (own.memory_model == MemoryModel::emulated) own.device_capacity = device_pieces.used();
     device_ = make_cpu_device(own);
-    Pieces on_device(device_->allocate(Tier::device, device_pieces.used()).data);
-    Pieces on_host(device_->allocate(unified() ? Tier::device : Tier::host, host_pieces.used()).data);
+    ArenaPieces on_device(device_->allocate(Tier::device, device_pieces.used()).data);
+    ArenaPieces on_host(device_->allocate(unified() ? Tier::device : Tier::host, host_pieces.used()).data);
     b_ = place(sizes_, options_, on_device, on_host);
     compute_ = device_->create_stream(StreamKind::compute);
     host_ = device_->create_stream(StreamKind::host);
@@ -494,10 +378,10 @@ class Profiler {
   }
 
   ProfileOptions options_;
-  Sizes sizes_;
+  ProfileSizes sizes_;
   DecoderLayer layer_;
   Head head_;
-  Buffers b_{};
+  ProfileBuffers b_{};
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<Stream> compute_, host_, h2d_, d2h_;
   std::vector<std::int32_t> counts_;
@@ -508,7 +392,7 @@ class Profiler {
 }  // namespace
 
 Bytes profile_memory(const Architecture& architecture, const ProfileOptions& options) {
-  Pieces device(nullptr), host(nullptr);
+  ArenaPieces device(nullptr), host(nullptr);
   place(sizes_of(architecture, options), options, device, host);
   return device.used() + host.used();
 }

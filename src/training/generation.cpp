@@ -154,12 +154,18 @@ GenerationPlan plan_generation(const LoweringContext& context, const Machine& ma
   // A device of its own takes its memory from the host's.
   const bool host_lacks = plan.programs.decode.device_bytes <= machine.device_capacity &&
                           plan.programs.prefill.device_bytes <= machine.device_capacity;
+  GenerationGeometry shortest = plan.geometry;
+  shortest.capacity = longest + 1;
+  const GenerationPrograms least = lower_generation(
+      context, shortest, 1, workspace_bytes(context.architecture, type, 1, slot_tokens, shortest.sequences));
+  const bool fewer_help = fits(least.prefill, machine) && fits(least.decode, machine);
   fail(ExitCode::does_not_fit,
        "generating one sequence of {} tokens needs {} on the device and {} on the host, more than the "
-       "budgets of {} and {}; {} device_memory or lower max_new_tokens",
+       "budgets of {} and {}; {} device_memory{}",
        longest + request.max_new_tokens, format_bytes(plan.programs.decode.device_bytes),
        format_bytes(plan.programs.decode.host_bytes), format_bytes(machine.device_capacity),
-       format_bytes(machine.host_capacity), host_lacks ? "lower" : "raise");
+       format_bytes(machine.host_capacity), host_lacks ? "lower" : "raise",
+       fewer_help ? " or lower max_new_tokens" : "");
 }
 
 std::vector<Generated> generate(Session& session, const GenerationPlan& plan,

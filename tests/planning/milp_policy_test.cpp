@@ -56,6 +56,40 @@ TEST(MilpPolicy, FallsBackWhereItsProgramHasNoPlan) {
   const PlannedStep step = plan_step(inputs, "milp");
   EXPECT_EQ(step.plan.policy, "milp");
   EXPECT_EQ(step.table.front().variant.rfind("fell back to greedy: ", 0), 0u) << step.table.front().variant;
+  PlanningInputs with_known = inputs;
+  with_known.known_step = 1e-9;
+  EXPECT_EQ(plan_step(with_known, "milp").simulation.step, step.simulation.step);
+}
+
+// What a known step leaves out is slower: no simulated step is far below the bound of its program.
+TEST(MilpPolicy, LeavesOutLargeProgramsThatAreSlowerThanAKnownStep) {
+  double least = kInfinity;  // simulated step / bound
+  int left_out = 0;
+  for (std::uint64_t n = 0; n < 8; ++n) {
+    const BatchGeometry batch{
+        .slots = 1 + static_cast<std::int64_t>(n % 4), .slot_tokens = 8, .micro_batch = 1};
+    const PlanningInputs inputs = random_inputs(700 + n, batch, 20);
+    Candidates all(inputs, batch), none(inputs, batch), some(inputs, batch);
+    const std::vector<Candidate> found = all.programs();
+    if (found.empty()) continue;
+    Seconds best = kInfinity;
+    for (const Candidate& candidate : found) {
+      least = std::min(least, candidate.row.step / candidate.plan.bound);
+      best = std::min(best, candidate.row.step);
+    }
+    EXPECT_TRUE(none.programs(0.5 * best).empty());
+    EXPECT_TRUE(none.too_slow());
+    const std::vector<Candidate> again = some.programs(best);
+    ASSERT_FALSE(again.empty());
+    EXPECT_EQ(std::min_element(again.begin(), again.end(),
+                               [](const Candidate& a, const Candidate& b) { return a.row.step < b.row.step; })
+                  ->row.step,
+              best);
+    ++left_out;
+  }
+  EXPECT_GT(left_out, 4);
+  std::printf("  simulated steps are at least %.4f of their programs' bounds\n", least);
+  EXPECT_GE(least, 0.98);
 }
 
 }  // namespace

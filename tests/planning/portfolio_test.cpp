@@ -77,6 +77,8 @@ TEST(Portfolio, FiveForwardsFourForwardsThree) {
   EXPECT_NEAR(forwards(megatrain_plan(inputs, kBatch)), 5, 1e-9);
   EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 1)), 3.8, 1e-9);         // tail skip
   EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 4)), 3.8 + 0.75, 1e-9);  // and a sweep over 3 of 4 layers
+  // The sweep over 3 of 4 layers, which find their items then, and the fourth's own forward.
+  EXPECT_NEAR(forwards(every_k_plan(inputs, kBatch, 4, StashLevel::all)), 3 + 0.75 + 0.8 / 4, 1e-9);
   EXPECT_NEAR(forwards(keep_all_plan(inputs, kBatch)), 3, 1e-9);
   EXPECT_NEAR(forwards(paper_plan(inputs, kBatch).value()), 4, 1e-9);
 }

@@ -18,6 +18,8 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 constexpr BatchGeometry kBatch{.slots = 4, .slot_tokens = 8, .micro_batch = 1};
 
@@ -79,7 +81,8 @@ TEST(StepProgram, CountsTheBytesOfBlocks) {
           StepModel model = make_step_model(inputs, kBatch);
           model.device_capacity = capacity;
           StepProgram fixed = make_step_program(model);
-          return fix_decisions(fixed, plan) && !solve(fixed.problem, {.gap = 1e-4}).values.empty();
+          EXPECT_TRUE(fix_decisions(fixed, plan));
+          return !solve(fixed.problem, {.gap = 1e-4}).values.empty();
         };
         const auto bytes = static_cast<double>(program.device_bytes.value);
         EXPECT_TRUE(feasible(1.02 * bytes)) << k << " " << to_string(kept);
@@ -222,7 +225,7 @@ TEST(StepProgram, ResidentLayersAreRoundedWithoutASearch) {
   const StepModel model = make_step_model(inputs, inputs.batch, {}, {.resident = true});
   const std::optional<ProgramPlan> plan = solve_step(inputs, inputs.batch, model);
   ASSERT_TRUE(plan.has_value());
-  EXPECT_THAT(plan->how, HasSubstr("round"));
+  EXPECT_THAT(plan->how, Not(StartsWith("searched,")));
   const auto resident = [](const GroupPlan& group) { return group.on_device; };
   EXPECT_GT(std::count_if(plan->plan.groups.begin(), plan->plan.groups.end(), resident), 0);
   EXPECT_LE(plan->plan.objective, plan->plan.bound * 1.01) << plan->how;

@@ -31,6 +31,9 @@ class PlanRunner {
 
   // AdamW steps on batches[0], batches[1], ... from the initial parameters, then what overlap has left over.
   RunResult run(std::size_t plan, const std::vector<Tokens>& batches, const Initialise& initialise);
+  // The same with a plan for each step, as after planning again. All of them overlap updates, or none.
+  RunResult run(const std::vector<std::size_t>& plan_of_step, const std::vector<Tokens>& batches,
+                const Initialise& initialise);
 
   [[nodiscard]] std::size_t plans() const { return programs_.size(); }
   [[nodiscard]] const Program& program(std::size_t plan) const { return programs_[plan]; }

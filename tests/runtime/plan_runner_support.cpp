@@ -48,12 +48,17 @@ PlanRunner::PlanRunner(const Architecture& architecture, SessionOptions options,
 
 RunResult PlanRunner::run(std::size_t plan, const std::vector<Tokens>& batches,
                           const Initialise& initialise) {
+  return run(std::vector(batches.size(), plan), batches, initialise);
+}
+
+RunResult PlanRunner::run(const std::vector<std::size_t>& plan_of_step, const std::vector<Tokens>& batches,
+                          const Initialise& initialise) {
   initialise(*session_);
   Executor& executor = session_->executor();
   RunResult result;
   for (std::size_t step = 0; step < batches.size(); ++step) {
     const StepOutcome outcome =
-        executor.train(programs_[plan], batches[step].view(),
+        executor.train(programs_[plan_of_step[step]], batches[step].view(),
                        {.lr = 1e-3, .weight_decay = 0.1, .step = static_cast<std::int64_t>(step) + 1});
     result.losses.push_back(outcome.loss_sum / static_cast<double>(outcome.supervised));
     result.norms.push_back(outcome.gradient_norm);

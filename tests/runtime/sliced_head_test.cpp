@@ -73,6 +73,27 @@ TEST_P(SlicedHead, TrainsToTheBitsOfTheWholeHead) {
   }
 }
 
+// As where a run plans again: every step has another plan, of head, blocks and what their sweep keeps.
+TEST(PlansOfOneRun, MayDifferFromStepToStep) {
+  for (const bool overlap : {false, true}) {
+    const Architecture architecture = tiny_architecture(true, 3);
+    std::vector<Tokens> batches;
+    for (const std::uint64_t seed : {1, 2, 3, 4, 5}) batches.push_back(tokens_of(architecture, seed));
+    std::vector<Plan> plans(5, simple_plan(architecture, kBatch));
+    plans[1].head_slices = 3;
+    plans[2].boundaries[1].materialised = false;
+    plans[2].layers[0] = {.stash = StashLevel::all, .stash_device_micro_batches = kBatch.micro_batches()};
+    plans[3].head_slices = vocabulary_blocks(architecture.vocab);
+    plans[3].layers[1].stash = StashLevel::mlp;
+    plans[4].boundaries[2].materialised = false;
+    for (Plan& plan : plans) plan.optimizer_overlap = overlap;
+    PlanRunner runner(architecture, emulated(DataType::bf16), plans);
+    const RunResult expected = runner.run(0, batches, random_parameters(5));
+    for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2, 3, 4}, {4, 3, 1, 2, 0}})
+      EXPECT_TRUE(runner.run(order, batches, random_parameters(5)) == expected);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Tiny, SlicedHead,
     ::testing::Values(Setting{true, DataType::bf16, 160}, Setting{false, DataType::bf16, 160},
