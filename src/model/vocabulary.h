@@ -8,8 +8,9 @@
 namespace lazytrain {
 
 // Blocks of every vocabulary but the smallest. Sixteen slices are small enough for any device, and products
-// in sixteen blocks are faster than whole ones, whose weights leave the cache: 296 ms against 337 ms for the
-// three of 256 rows with 49,152 x 576 (two cores, AVX2), sums of the blocks in fp32 included.
+// in sixteen blocks are a tenth faster than whole ones, whose weights leave the cache: 635 ms against 702 ms
+// for the three of 256 rows with 49,152 x 576 (bench/device_bench, gemm/bf16/.../1x256; two busy cores,
+// AVX2).
 inline constexpr std::int64_t kVocabularyBlocks = 16;
 
 // Tokens of a block, the last one's may be fewer: a multiple of 16.
