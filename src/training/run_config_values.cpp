@@ -208,9 +208,11 @@ void set_field(RunConfig& config, const ConfigField& field, const ConfigValue& v
 }
 
 std::string field_text(const RunConfig& config, const ConfigField& field) {
+  const RunConfig defaults;
   return std::visit(
       [&](auto member) -> std::string {
         const auto& value = config.*member;
+        [[maybe_unused]] const auto& otherwise = defaults.*member;  // what "null" is read as
         using Type = std::remove_cvref_t<decltype(value)>;
         if constexpr (std::is_same_v<Type, bool>) {
           return value ? "true" : "false";
@@ -227,11 +229,11 @@ std::string field_text(const RunConfig& config, const ConfigField& field) {
         } else if constexpr (std::is_same_v<Type, std::vector<std::string>>) {
           std::string list;
           for (const std::string& item : value) list += (list.empty() ? "" : ", ") + yaml_text(item, true);
-          return value.empty() ? "null" : "[" + list + "]";
+          return value.empty() && otherwise.empty() ? "null" : "[" + list + "]";
         } else if constexpr (std::is_same_v<Type, std::optional<std::string>>) {
           return value ? yaml_text(*value, false) : std::string(field.unset);
         } else {
-          return value.empty() ? "null" : yaml_text(value, false);
+          return value.empty() && otherwise.empty() ? "null" : yaml_text(value, false);
         }
       },
       field.member);
