@@ -91,9 +91,10 @@ MilpSolution search_around(const StepProgram& program, const std::vector<double>
     release(program.retained[l]);
   }
   for (std::size_t i = 1; i < program.blocks.size(); ++i) {
+    if (!program.blocks[i].keep) continue;
     const std::int32_t lean = program.blocks[i - 1].column, keep = program.blocks[i].column;
     const bool chosen = values[static_cast<std::size_t>(lean)] + values[static_cast<std::size_t>(keep)] > 0.5;
-    if (!program.blocks[i].keep || !chosen || (!split(lean) && !split(keep))) continue;
+    if (!chosen || (!split(lean) && !split(keep))) continue;
     release(lean);
     release(keep);
   }

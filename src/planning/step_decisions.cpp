@@ -167,9 +167,7 @@ void StepWriter::times() {
   for (const auto& block : program_.blocks) {
     double sweep = 0;
     for (std::int64_t l = block.begin; l < block.end; ++l) {
-      const std::size_t found =
-          at(static_cast<std::int64_t>(block.keeps(l) ? StashLevel::all : StashLevel::none));
-      work[slots_.backward(l)].add(block.column, seconds(layer(l).recompute[found]));
+      work[slots_.backward(l)].add(block.column, seconds(layer(l).recompute[block.found(l)]));
       if (l + 1 < block.end) sweep += seconds(layer(l).forward);
     }
     work[slots_.sweep(block.end - 1)].add(block.column, sweep);

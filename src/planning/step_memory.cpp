@@ -163,10 +163,7 @@ void StepWriter::cores() {
   for (const auto& block : program_.blocks) {
     double extra = 0;
     for (std::int64_t l = block.begin; l < block.end; ++l)
-      extra += seconds(
-          layer(l)
-              .recompute[at(static_cast<std::int64_t>(block.keeps(l) ? StashLevel::all : StashLevel::none))] +
-          (l + 1 < block.end ? layer(l).forward : 0));
+      extra += seconds(layer(l).recompute[block.found(l)] + (l + 1 < block.end ? layer(l).forward : 0));
     terms.add(block.column, -model_.compute_threads * extra);
   }
   at_least("cores", terms);

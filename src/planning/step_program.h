@@ -56,6 +56,10 @@ struct StepProgram {
 
     // Whether the backward finds all items of layer l of the block.
     [[nodiscard]] bool keeps(std::int64_t l) const { return keep && begin <= l && l + 1 < end; }
+    // What the backward of layer l of the block finds.
+    [[nodiscard]] std::size_t found(std::int64_t l) const {
+      return static_cast<std::size_t>(keeps(l) ? StashLevel::all : StashLevel::none);
+    }
   };
   std::vector<BlockColumn> blocks;   // one that keeps comes behind the same without
   std::vector<LevelColumns> levels;  // a[l,o]

@@ -109,10 +109,10 @@ TEST(PlanPage, LoadsNothing) {
 }
 
 TEST(PlanPage, IsSmallForALargeStep) {
-  PlanningInputs inputs = small_inputs(64, {.slots = 18, .slot_tokens = 8, .micro_batch = 1});
+  PlanningInputs inputs = small_inputs(64, {.slots = 20, .slot_tokens = 8, .micro_batch = 1});
   inputs.every_k = 4;
   const PlannedStep step = plan_step(inputs, "every-k");
-  ASSERT_GT(step.program.ops.size(), 3000U);
+  ASSERT_GT(step.program.ops.size(), 4000U);
   const std::vector<OpTime> measured = op_times(step.simulation);
   EXPECT_LT(plan_page({.step = step, .costs = {}, .model = "large", .measured = measured}).size(),
             2'000'000U);
