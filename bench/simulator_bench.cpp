@@ -2,22 +2,23 @@
 // computes, the other copies, updates and does the rest) over policies, link rates and batches.
 //
 //   simulator_bench calibrate FILE      costs on that machine, measured on their own
-//   simulator_bench [FILE] [--ops]      simulated and measured steps with the costs of FILE (or measured
-//   first);
-//                                       --ops adds what each kind of operation took
+//   simulator_bench [FILE] [--ops]      simulated and measured steps with the costs of FILE, or of
+//   calibration
+//                                       runs between the repeats; --ops adds what each kind of operation took
 //   simulator_bench prediction [FILE]   more of them, on machines on which several policies are compared
 //   simulator_bench --quick ...         one repeat of each point, quick costs
 //
 // Wall-clock figures: they mean something on a quiet machine only, so the load is printed with them.
 #include <cmath>
 #include <exception>
+#include <memory>
 
 #include "model_run.h"
 
 namespace lazytrain::bench {
 namespace {
 
-constexpr std::int64_t kLayers = 6, kVocab = 8192;
+constexpr std::int64_t kLayers = 6, kVocab = 8192, kTokens = 256;
 
 CpuDeviceOptions split_device(const LinkRates& links, Bytes capacity) {
   return {.memory_model = MemoryModel::emulated,
@@ -30,7 +31,7 @@ CpuDeviceOptions split_device(const LinkRates& links, Bytes capacity) {
 
 CostTable measure(const Architecture& architecture, bool quick) {
   return measure_costs(architecture,
-                       {.device = split_device({}, {1}), .slot_tokens = kSlotTokens, .quick = quick});
+                       {.device = split_device({}, {1}), .slot_tokens = kTokens, .quick = quick});
 }
 
 int calibrate(const std::string& file, bool quick) {
@@ -83,8 +84,8 @@ struct Outcome {
   [[nodiscard]] double error() const { return (simulated - measured) / measured; }
 };
 
-void print_heading(const CostTable& costs) {
-  fmt::print("costs: {}, {}\n", costs.source, costs.machine);
+void print_heading() {
+  fmt::print("{}\n", processor_name());
   fmt::print(
       "model: {} layers of SmolLM2-135M's sizes, {} tokens, bf16; emulated device, one core computes, one "
       "does the rest\n",
@@ -94,52 +95,104 @@ void print_heading(const CostTable& costs) {
              "measured", "range", "exposed", "error");
 }
 
-Outcome run_point(const Point& point, const Architecture& architecture, const CostTable& costs, int repeats,
-                  bool verbose) {
-  const CpuDeviceOptions device = split_device(point.links, point.capacity);
-  SessionOptions options = session_options(device, kSlotTokens);
-  options.optimizer_rate = point.optimizer_rate;
-  const BatchGeometry batch{
-      .slots = point.slots, .slot_tokens = kSlotTokens, .micro_batch = point.micro_batch};
-  Machine machine = machine_of(device);
-  machine.optimizer_rate = point.optimizer_rate;
-  if (point.disk > 0) {
-    machine.disk_capacity = Bytes{std::int64_t{8} << 30};
-    machine.disk_read = machine.disk_write = options.disk_read = options.disk_write = point.disk;
-    options.scratch_folder = ".";
+// The rates of the points are those of a machine whose core computes a layer's forward of a slot in this
+// time; on others they change with it, so that a step waits for the same part of it everywhere.
+Point paced(Point point, const CostTable& costs) {
+  constexpr Seconds kForward = 0.006;
+  const double pace = kForward / costs.layers.front().forward;
+  for (double* rate :
+       {&point.links.h2d, &point.links.d2h, &point.links.duplex, &point.optimizer_rate, &point.disk})
+    *rate *= pace;
+  return point;
+}
+
+// A point with its plan, ready to run.
+struct Prepared {
+  Prepared(const Point& at, const Architecture& architecture, const CostTable& costs)
+      : point(paced(at, costs)), machine(machine_of(split_device(point.links, point.capacity))) {
+    SessionOptions options = session_options(split_device(point.links, point.capacity), kTokens);
+    options.optimizer_rate = machine.optimizer_rate = point.optimizer_rate;
+    if (point.disk > 0) {
+      machine.disk_capacity = Bytes{std::int64_t{8} << 30};
+      machine.disk_read = machine.disk_write = options.disk_read = options.disk_write = point.disk;
+      options.scratch_folder = ".";
+    }
+    PlanningInputs inputs =
+        planning_inputs(architecture, options, machine, costs,
+                        {.slots = point.slots, .slot_tokens = kTokens, .micro_batch = point.micro_batch});
+    if (point.disk > 0) inputs.states_home = StatesHome::disk;
+    planned = plan_step(inputs, point.policy);
+    options.homes = planned.plan.groups;
+    run = std::make_unique<Run>(architecture, options, planned.program);
   }
-  PlanningInputs inputs = planning_inputs(architecture, options, machine, costs, batch);
-  if (point.disk > 0) inputs.states_home = StatesHome::disk;
-  const PlannedStep planned = plan_step(inputs, point.policy);
-  options.homes = planned.plan.groups;
-  Run run(architecture, options, planned.program);
-  run.step();
-  if (planned.plan.optimizer_overlap) run.step();  // the first one has no updates to hide
-  std::vector<Seconds> seconds;
-  std::vector<double> exposed_parts;
-  std::vector<OpTiming> timings;
-  for (int r = 0; r < repeats; ++r) {
-    StepOutcome outcome = run.step(true);
+  void warm_up() const {
+    run->step();
+    if (planned.plan.optimizer_overlap) run->step();  // the first one has no updates to hide
+  }
+  void measure() {
+    StepOutcome outcome = run->step(true);
     seconds.push_back(outcome.seconds);
-    exposed_parts.push_back(1 - busy(planned.program, outcome.timings, StreamId::compute) / outcome.seconds);
+    exposed.push_back(1 - busy(planned.program, outcome.timings, StreamId::compute) / outcome.seconds);
     timings = std::move(outcome.timings);
   }
-  Outcome result{.simulated = planned.simulation.step, .measured = median(seconds)};
-  const double simulated_exposed = planned.simulation.exposed / result.simulated;
-  result.exposed = simulated_exposed >= 0.15 && median(exposed_parts) >= 0.15;
+
+  Point point;
+  Machine machine;
+  PlannedStep planned;
+  std::unique_ptr<Run> run;
+  std::vector<Seconds> seconds;
+  std::vector<double> exposed;  // parts of the steps
+  std::vector<OpTiming> timings;
+};
+
+// The step is simulated with each of the tables; the median counts, as of the measured steps.
+Outcome outcome_of(const Prepared& prepared, const std::vector<CostTable>& tables) {
+  const auto& [point, machine, planned, run, seconds, exposed, timings] = prepared;
+  std::vector<Seconds> simulated;
+  std::vector<double> simulated_exposed;
+  for (const CostTable& costs : tables) {
+    const Simulation simulation = simulate(planned.program, {.costs = costs, .machine = machine});
+    simulated.push_back(simulation.step);
+    simulated_exposed.push_back(simulation.exposed / simulation.step);
+  }
+  const Outcome result{.simulated = median(simulated),
+                       .measured = median(seconds),
+                       .exposed = median(simulated_exposed) >= 0.15 && median(exposed) >= 0.15};
   const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
   fmt::print(
       "{:<13} {:>16} {:>9} {:>5} {:>5} {:>2} {:>4} | {:>7.3f} s {:>6.0f}% | {:>6.3f} s {:>17} {:>6.0f}% | "
       "{:>+5.1f}%\n",
-      point.policy, fmt::format("{:g}/{:g}/{:g}", point.links.h2d, point.links.d2h, point.links.duplex),
-      point.optimizer_rate > 0 ? fmt::format("{:.0f}", point.optimizer_rate / 1e6) : std::string("-"),
-      point.disk > 0 ? fmt::format("{:g}", point.disk) : std::string("-"), point.slots,
+      point.policy, fmt::format("{:.2g}/{:.2g}/{:.2g}", point.links.h2d, point.links.d2h, point.links.duplex),
+      point.optimizer_rate > 0 ? fmt::format("{:.1f}", point.optimizer_rate / 1e6) : std::string("-"),
+      point.disk > 0 ? fmt::format("{:.2g}", point.disk) : std::string("-"), point.slots,
       planned.plan.batch.micro_batch, planned.plan.optimizer_overlap ? "yes" : "no", result.simulated,
-      100 * simulated_exposed, result.measured, fmt::format("({:.3f}..{:.3f})", *fastest, *slowest),
-      100 * median(exposed_parts), 100 * result.error());
-  std::fflush(stdout);
-  if (verbose) print_ops(planned, timings, {.costs = costs, .machine = machine});
+      100 * median(simulated_exposed), result.measured, fmt::format("({:.3f}..{:.3f})", *fastest, *slowest),
+      100 * median(exposed), 100 * result.error());
   return result;
+}
+
+// Plans and runs the points with the costs of `file`, or of calibration runs: one before the plans and one
+// before each further repeat. A computer that others use, too, changes its pace within minutes (by 20 % where
+// this was written): points and calibrations take turns, so that all of them see the same of it.
+std::vector<Outcome> run_points(const std::vector<Point>& points, const Architecture& architecture,
+                                const std::string& file, int repeats, bool verbose) {
+  std::vector<CostTable> tables{file.empty() ? measure(architecture, true) : read_cost_table(file)};
+  const CostTable costs = tables.front();
+  std::vector<std::unique_ptr<Prepared>> all;
+  for (const Point& point : points) all.push_back(std::make_unique<Prepared>(point, architecture, costs));
+  for (const auto& prepared : all) prepared->warm_up();
+  for (int r = 0; r < repeats; ++r) {
+    if (r > 0 && file.empty()) tables.push_back(measure(architecture, true));
+    for (const auto& prepared : all) prepared->measure();
+  }
+  std::vector<Outcome> outcomes;
+  for (const auto& prepared : all) {
+    outcomes.push_back(outcome_of(*prepared, tables));
+    if (verbose)
+      print_ops(prepared->planned, prepared->timings, {.costs = costs, .machine = prepared->machine});
+  }
+  std::fflush(stdout);
+  return outcomes;
 }
 
 // The nearest-rank 95th percentile.
@@ -150,16 +203,14 @@ double percentile_95(std::vector<double> values) {
 
 int prediction_error(const std::string& file, bool quick, bool verbose) {
   const Architecture architecture = llama_135m(kLayers, kVocab);
-  const CostTable costs = file.empty() ? measure(architecture, quick) : read_cost_table(file);
-  print_heading(costs);
+  print_heading();
   std::vector<double> errors;
   int exposed = 0, ranked = 0, wrong = 0;
   for (const std::vector<Point>& machine : prediction_points()) {
-    std::vector<Outcome> outcomes;
-    for (const Point& point : machine) {
-      outcomes.push_back(run_point(point, architecture, costs, quick ? 1 : 5, verbose));
-      errors.push_back(std::abs(outcomes.back().error()));
-      exposed += outcomes.back().exposed ? 1 : 0;
+    const std::vector<Outcome> outcomes = run_points(machine, architecture, file, quick ? 1 : 5, verbose);
+    for (const Outcome& outcome : outcomes) {
+      errors.push_back(std::abs(outcome.error()));
+      exposed += outcome.exposed ? 1 : 0;
     }
     for (std::size_t a = 0; a < outcomes.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) {
@@ -186,7 +237,6 @@ int prediction_error(const std::string& file, bool quick, bool verbose) {
 int simulator_error(const std::string& file, bool quick, bool verbose) {
   const int repeats = quick ? 1 : 5;
   const Architecture architecture = llama_135m(kLayers, kVocab);
-  const CostTable costs = file.empty() ? measure(architecture, quick) : read_cost_table(file);
   const std::vector<Point> points{
       {"keep-all", {.h2d = 4, .d2h = 4}, 4, 2},
       {"keep-all", {.h2d = 0.4, .d2h = 0.4}, 4, 1},
@@ -203,11 +253,11 @@ int simulator_error(const std::string& file, bool quick, bool verbose) {
       {"auto", {.h2d = 2, .d2h = 2}, 4, 0, 0, {130'000'000}},
       {"auto", {.h2d = 0.3, .d2h = 0.3, .duplex = 0.4}, 4, 0, 25e6, {130'000'000}},
   };
-  print_heading(costs);
+  print_heading();
   std::vector<double> errors;
   int exposed = 0;
   for (const Point& point : points) {
-    const Outcome outcome = run_point(point, architecture, costs, repeats, verbose);
+    const Outcome outcome = run_points({point}, architecture, file, repeats, verbose).front();
     errors.push_back(std::abs(outcome.error()));
     exposed += outcome.exposed ? 1 : 0;
   }

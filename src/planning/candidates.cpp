@@ -3,11 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
-#include "model/vocabulary.h"
 #include "planning/milp_policy.h"
 #include "planning/paper.h"
 #include "planning/policies.h"
@@ -17,14 +15,9 @@
 namespace lazytrain {
 namespace {
 
-constexpr std::int64_t kMostInterval = 8;
 // The longest interval at which a sweep is tried that keeps the items of its layers: those of three layers at
 // a time; of more they take more memory than boundaries would.
 constexpr std::int64_t kMostKept = 4;
-
-bool is(const std::string& policy, const char* name) {
-  return policy == name || policy == "auto";
-}
 
 // The largest value in [low, high] for which `holds`, which is true up to some value and false beyond; low -
 // 1 where it holds for none.
@@ -168,35 +161,22 @@ Candidate Candidates::roomiest(const Plan& shape, const std::string& variant) {
   return candidate;
 }
 
-namespace {
-
-// The K of policy every-k that are tried.
-std::vector<std::int64_t> intervals(const PlanningInputs& inputs) {
-  const std::int64_t layers = inputs.context.architecture.layers;
-  if (inputs.every_k) return {std::min(*inputs.every_k, layers)};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(std::min(kMostInterval, layers)));
-  std::iota(all.begin(), all.end(), 1);
-  return all;
-}
-
-}  // namespace
-
 std::vector<Candidate> Candidates::of(const std::string& policy) {
   const bool unified = inputs_.context.tiers == TierModel::unified;
   std::vector<Candidate> found;
   // Published policies know no slices of the head.
-  const auto published = [&](const char* name) { return is(policy, name) && inputs_.head_slices == 1; };
+  const auto published = [&](const char* name) { return covers(policy, name) && inputs_.head_slices == 1; };
   if (published("megatrain")) found.push_back(roomiest(megatrain_plan(inputs_, batch_), ""));
   if (published("zero3-offload")) found.push_back(roomiest(zero3_offload_plan(inputs_, batch_), ""));
-  if (is(policy, "every-k"))
-    for (const std::int64_t k : intervals(inputs_)) {
+  if (covers(policy, "every-k"))
+    for (const std::int64_t k : every_k_intervals(inputs_)) {
       found.push_back(roomiest(every_k_plan(inputs_, batch_, k), fmt::format("K={}", k)));
       if (k == 1 || k > kMostKept || !found.back().row.fits) continue;
       Candidate kept =
           roomiest(every_k_plan(inputs_, batch_, k, StashLevel::all), fmt::format("K={}, kept", k));
       if (kept.row.fits) found.push_back(std::move(kept));
     }
-  if (is(policy, "keep-all")) found.push_back(roomiest(keep_all_plan(inputs_, batch_), ""));
+  if (covers(policy, "keep-all")) found.push_back(roomiest(keep_all_plan(inputs_, batch_), ""));
   if (policy == "offload-all" || (policy == "auto" && !unified)) {
     found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::all), "stash all"));
     found.push_back(roomiest(offload_all_plan(inputs_, batch_, StashLevel::none), "stash none"));
@@ -215,7 +195,7 @@ std::vector<Candidate> Candidates::of(const std::string& policy) {
       found.push_back(std::move(none));
     }
   }
-  if (is(policy, "greedy")) {
+  if (covers(policy, "greedy")) {
     splits(found);
     partial_stashes(found);
   }
@@ -442,64 +422,6 @@ void Candidates::partial_stashes(std::vector<Candidate>& found) {
 
 std::string head_words(const Program& program) {
   return program.head_slices > 1 ? fmt::format("head in {} slices", program.head_slices) : "";
-}
-
-bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {
-  const bool published = policy == "megatrain" || policy == "zero3-offload" || policy == "paper";
-  return !published && inputs.context.tiers == TierModel::tiered &&
-         vocabulary_blocks(inputs.context.architecture.vocab) > 1;
-}
-
-std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                    const std::string& of_policy, bool fitting) {
-  // The program falls back to the heuristics.
-  const std::string policy = of_policy == "milp" ? "auto" : of_policy;
-  std::vector<Plan> shapes;
-  if (is(policy, "megatrain")) shapes.push_back(megatrain_plan(inputs, batch));
-  if (is(policy, "zero3-offload")) shapes.push_back(zero3_offload_plan(inputs, batch));
-  if (policy == "greedy") {
-    shapes.push_back(split_plan(inputs, batch, {}));
-    shapes.push_back(split_plan(inputs, batch, {.boundary_share = batch.micro_batches()}));
-  }
-  if (is(policy, "every-k"))
-    for (const std::int64_t k : intervals(inputs)) shapes.push_back(every_k_plan(inputs, batch, k));
-  if (is(policy, "keep-all")) shapes.push_back(keep_all_plan(inputs, batch));
-  if (is(policy, "offload-all")) {
-    shapes.push_back(offload_all_plan(inputs, batch, StashLevel::none));
-    if (policy != "auto") shapes.push_back(offload_all_plan(inputs, batch, StashLevel::all));
-  }
-  if (is(policy, "greedy") && inputs.machine.disk_capacity.value > 0) {
-    const Split all_on_disk{.disk_share = batch.micro_batches()};
-    shapes.push_back(split_plan(inputs, batch, all_on_disk));
-  }
-  if (policy == "paper") {
-    for (const bool on_device : {true, false}) {
-      shapes.push_back(on_device ? every_k_plan(inputs, batch, 4)
-                                 : offload_all_plan(inputs, batch, StashLevel::none));
-      shapes.back().tail_skip = false;
-      shapes.back().boundaries.front().device_micro_batches = batch.micro_batches();
-    }
-  }
-  if (may_slice_head(inputs, policy))
-    for (std::size_t i = 0, whole = shapes.size(); i < whole; ++i) {
-      if (shapes[i].retain_logits) continue;
-      shapes.push_back(shapes[i]);
-      shapes.back().head_slices = vocabulary_blocks(inputs.context.architecture.vocab);
-    }
-  const WorkspaceBytes workspace = inputs.workspace(batch.micro_batch, batch.slot_tokens);
-  std::vector<LeanSize> sizes;
-  for (const Plan& shape : shapes) {
-    Program program = lower_train_step(inputs.context, knob_ladder(shape, inputs).back(), workspace,
-                                       LoweringDepth::estimate);
-    Machine roomy_disk = inputs.machine;
-    roomy_disk.disk_capacity = Bytes{INT64_MAX};
-    if (fitting && !fits(program, roomy_disk)) continue;
-    lay_out(program);
-    const bool spills = shape.boundaries.front().disk_micro_batches > 0;
-    if (spills && program.disk_bytes > inputs.machine.disk_capacity) continue;
-    sizes.push_back({program.device_bytes, program.host_bytes, pinned_bytes(program)});
-  }
-  return sizes;
 }
 
 }  // namespace lazytrain

@@ -62,22 +62,4 @@ class Candidates {
 // What a candidate's line says of its head; empty where it is whole.
 std::string head_words(const Program& program);
 
-// Whether plans of `policy` may compute the head in slices.
-bool may_slice_head(const PlanningInputs& inputs, const std::string& policy);
-
-// Device, host and pinned bytes of the leanest plans that `policy` has, for the sentence about what does not
-// fit; of those only that may fit, where the caller asks for no others.
-struct LeanSize {
-  Bytes device, host, pinned;
-
-  [[nodiscard]] bool fits(const Machine& machine) const {
-    return device <= machine.device_capacity &&
-           (machine.tiers == TierModel::unified ||
-            (host <= machine.host_capacity &&
-             (!machine.pinned_capacity || pinned <= *machine.pinned_capacity)));
-  }
-};
-std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
-                                    const std::string& policy, bool fitting = false);
-
 }  // namespace lazytrain

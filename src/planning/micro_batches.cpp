@@ -142,6 +142,7 @@ void consider_programs(const PlanningInputs& inputs, BatchGeometry batch, std::s
     const bool had_one = tried[i].candidate != nullptr;
     consider(inputs, tried[i], candidates.programs(known_step));
     learn(inputs, known_step, tried[i]);
+    tried[i].too_slow = tried[i].too_slow || candidates.too_slow();
     if (!had_one || tried[i].chosen != before) try_serial(inputs, candidates, tried[i]);
   }
 }

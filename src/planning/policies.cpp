@@ -1,6 +1,7 @@
 #include "planning/policies.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "planning/paper.h"
@@ -9,6 +10,7 @@ namespace lazytrain {
 namespace {
 
 constexpr std::int64_t kMegatrainInterval = 4;
+constexpr std::int64_t kMostInterval = 8;
 
 // Everything on the device, every boundary materialised, nothing stashed.
 Plan blank_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const char* policy) {
@@ -47,6 +49,10 @@ void check_policy_name(const std::string& name) {
   fail(ExitCode::usage, "policy: '{}' is not a policy; use {}", name, all);
 }
 
+bool covers(const std::string& policy, const char* name) {
+  return policy == name || policy == "auto";
+}
+
 Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {
   Plan plan = blank_plan(inputs, batch, "megatrain");
   keep_every(plan, kMegatrainInterval);
@@ -72,6 +78,14 @@ Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std:
   for (std::size_t l = 0; l < plan.layers.size(); ++l)
     if (is_swept(plan, static_cast<std::int64_t>(l))) plan.layers[l].stash = kept;
   return plan;
+}
+
+std::vector<std::int64_t> every_k_intervals(const PlanningInputs& inputs) {
+  const std::int64_t layers = inputs.context.architecture.layers;
+  if (inputs.every_k) return {std::min(*inputs.every_k, layers)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(std::min(kMostInterval, layers)));
+  std::iota(all.begin(), all.end(), 1);
+  return all;
 }
 
 Plan split_plan(const PlanningInputs& inputs, const BatchGeometry& batch, const Split& split) {

@@ -18,6 +18,8 @@ namespace lazytrain {
 const std::vector<std::string>& policy_names();
 // Throws Error(usage) with the names when `name` is none of them.
 void check_policy_name(const std::string& name);
+// Whether `policy` is `name`, or auto, which tries them all.
+bool covers(const std::string& policy, const char* name);
 
 // MegaTrain's schedule: a boundary every 4 layers on the device, blocks swept to their last layer, nothing of
 // a re-forward left out, logits of the whole batch kept, optimizer after the backward unless `inputs` says
@@ -35,6 +37,8 @@ Plan zero3_offload_plan(const PlanningInputs& inputs, const BatchGeometry& batch
 // keeps `kept` of the layers that it passes, so that what it computes is not computed a third time.
 Plan every_k_plan(const PlanningInputs& inputs, const BatchGeometry& batch, std::int64_t k,
                   StashLevel kept = StashLevel::none);
+// The k that policy every-k tries: the one that is asked for, or 1 to 8.
+std::vector<std::int64_t> every_k_intervals(const PlanningInputs& inputs);
 
 // Every boundary and everything that backward needs stays on the device. Three forwards a step.
 Plan keep_all_plan(const PlanningInputs& inputs, const BatchGeometry& batch);

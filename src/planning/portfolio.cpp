@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "model/vocabulary.h"
 #include "planning/candidates.h"
+#include "planning/lean_sizes.h"
 #include "planning/micro_batches.h"
 #include "planning/paper.h"
 #include "planning/policies.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "planning/candidates.h"
+#include "planning/lean_sizes.h"
 #include "planning/milp_policy.h"
 
 namespace lazytrain {

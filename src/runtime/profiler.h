@@ -4,8 +4,8 @@
 // that it predicts.
 //
 // Every operation is timed inside its stream, in rounds that go through all of them, so that caches are as
-// cold as in a step; the table holds the lower quartile over the rounds. Measured tables are kept as files,
-// one for each combination of sizes, types, threads and processor.
+// cold as in a step; the table holds the mean of the middle half of the rounds. Measured tables are kept as
+// files, one for each combination of sizes, types, threads and processor.
 #pragma once
 
 #include <cstdint>

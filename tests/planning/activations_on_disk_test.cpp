@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "planning/candidates.h"
+#include "planning/lean_sizes.h"
 #include "planning/planning_support.h"
 #include "planning/policies.h"
 #include "planning/portfolio.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include "core/units.h"
 
-#include "planning/candidates.h"
+#include "planning/lean_sizes.h"
 #include "planning/planning_support.h"
 #include "planning/portfolio.h"
 
