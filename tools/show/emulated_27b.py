@@ -28,8 +28,6 @@ LAYERS, HEADS = 64, 5
 HIDDEN, FFN, VOCAB, TOKENS = 5120 // SHRINK, 17408 // SHRINK, 248320 // SHRINK, 1024 // SHRINK
 LAYER = 4 * HIDDEN * HIDDEN + 3 * HIDDEN * FFN  # matrices of a layer: 1/256 of 372 M
 EMBEDDING = VOCAB * HIDDEN
-PARAMETERS = LAYERS * LAYER + 2 * EMBEDDING
-STATE_BYTES = 14 * PARAMETERS + 2 * EMBEDDING  # host: weight, gradient, residual and two moments; an fp32 gradient there
 PACED_STEP = re.compile(r"^step, s +([0-9.]+) +([0-9.]+)", re.M)
 PARTS = re.compile(r"^(step|compute|exposed), s +([0-9.]+) +([0-9.]+)", re.M)
 
@@ -71,13 +69,15 @@ class Run:
 
 
 class Emulation:
-    """Model, data and measured costs in a folder; `settings` makes the keys of run.yaml of a machine."""
+    """Model, data and measured costs in a folder; `settings` makes the keys of run.yaml of a machine. With fewer layers than
+    the 27B model has, the time and memory of each stay what they are; the pool is for all of them and shrinks alike."""
 
-    def __init__(self, folder, lazytrain):
+    def __init__(self, folder, lazytrain, layers=LAYERS):
         self.folder, self.lazytrain, self.tables = pathlib.Path(folder).resolve(), str(lazytrain), {}
+        self.layers, self.parameters = layers, layers * LAYER + 2 * EMBEDDING
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "model" / "tokenizer_config.json").exists():  # which is written last
-            sizes = {"hidden": HIDDEN, "ffn": FFN, "layers": LAYERS, "heads": HEADS, "kv-heads": HEADS, "vocab": VOCAB}
+            sizes = {"hidden": HIDDEN, "ffn": FFN, "layers": layers, "heads": HEADS, "kv-heads": HEADS, "vocab": VOCAB}
             words = [str(word) for name, size in sizes.items() for word in (f"--{name}", size)]
             subprocess.run([sys.executable, str(ROOT / "tools" / "make_random_model.py"), "--out",
                             str(self.folder / "model"), *words], check=True)
@@ -111,6 +111,9 @@ class Emulation:
 
     def settings(self, host, **changes):
         slow = self.slowdown(host)
+        # On the host: weight, gradient, residual and two moments; an fp32 gradient of the embedding.
+        states = 14 * self.parameters + 2 * EMBEDDING
+        pool = host.pool * self.layers / LAYERS
         rate = host.link / BYTES / slow
         return {
             **self.base, "calibration": self.costs_file(host), "per_device_train_batch_size": host.slots,
@@ -118,7 +121,7 @@ class Emulation:
             "disk_read_gbps": host.disk_read / BYTES / slow, "disk_write_gbps": host.disk_write / BYTES / slow,
             "optimizer_gparams_per_s": host.optimizer / BYTES / slow / 1e9,
             "device_memory": f"{1e3 * host.device / BYTES:.0f}MB",
-            "host_memory": f"{STATE_BYTES / 1e6 + 1e3 * host.pool / BYTES:.0f}MB", **changes,
+            "host_memory": f"{states / 1e6 + 1e3 * pool / BYTES:.0f}MB", **changes,
         }
 
     def run(self, command, settings, *arguments):
@@ -151,8 +154,8 @@ class Emulation:
         forward, transfer, update = self.times(host)
         core = 1 / self.costs(host)["update_per_parameter_s"]
         return (
-            f"27B on {host.name}, {host.slots} x 1024 tokens, emulated by {PARAMETERS / 1e6:.0f} M parameters, "
-            f"{host.slots} x {TOKENS} tokens\n"
+            f"27B on {host.name}, {host.slots} x 1024 tokens, emulated by {self.parameters / 1e6:.0f} M parameters in "
+            f"{self.layers} layers, {host.slots} x {TOKENS} tokens\n"
             f"  forward of a layer {1e3 * forward:.2f} ms (a real second takes {self.slowdown(host):.3f} s here); "
             f"its weights cross in {transfer / forward:.4f} of that, its update takes {update / forward:.4f}\n"
             f"  links {settings['link_h2d_gbps']:.3f} GB/s each way, {settings['link_duplex_gbps']:.3f} together; "
