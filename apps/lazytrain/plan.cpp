@@ -142,6 +142,10 @@ int run(const Options& options) {
   if (answer_questions(options, inputs, config.policy)) return 0;
   const PlannedStep planned = plan_step(inputs, config.policy);
   show(options, planned, inputs.costs, model_words(config, architecture));
+  print(
+      "  the dataset was not read: slots are taken as full, and {:g} % of their tokens as learned "
+      "(--supervised)\n",
+      100 * options.supervised_fraction);
   if (config.max_steps > 0) {
     if (planned.program.disk_bytes.value > 0)
       print("  {} steps write {:.3g} TB to {}\n", config.max_steps,
