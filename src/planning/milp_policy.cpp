@@ -21,7 +21,7 @@ constexpr double kModelError = 0.02;
 // The solver searches small programs, and where rounding finds nothing; in large ones it would look for many
 // seconds for what is less than the simulator's error.
 constexpr std::int64_t kSmallProgram = 200;  // integer columns, but for those of what sweeps keep
-constexpr std::int64_t kManyNodes = 20, kFewNodes = 5, kAroundNodes = 10;
+constexpr std::int64_t kManyNodes = 50, kFewNodes = 5, kAroundNodes = 10;
 
 }  // namespace
 
@@ -102,8 +102,8 @@ MilpSolution search_around(const StepProgram& program, const std::vector<double>
   for (std::size_t c = 0; c < values.size(); ++c)
     if (rest.columns[c].integer && !free[c])
       rest.columns[c].lower = rest.columns[c].upper = std::round(values[c]);
-  // Sub-problems found steps up to 0.14 % faster (27B with a disk) and took two thirds of all time to plan.
-  return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes, .sub_problems = false}, values);
+  // Heuristics found steps up to 0.14 % faster (27B with a disk) and took two thirds of all time to plan.
+  return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes, .heuristics = false}, values);
 }
 
 }  // namespace
@@ -146,8 +146,16 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
            "searched around the rounded relaxation");
   }
   if (solution.values.empty() || (small && gap(solution) > kGoodGap)) {
-    MilpSolution searched =
-        solve(program.problem, {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes}, solution.values);
+    // A tree of 50 nodes without heuristics takes a third of the time of one of 20 with them, and ends 0.001
+    // % above it, 0.07 % at worst (162 programs of the planner's quality tests).
+    const auto search = [&](bool heuristics) {
+      return solve(program.problem,
+                   {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes, .heuristics = heuristics},
+                   solution.values);
+    };
+    MilpSolution searched = search(!small);
+    if (small && searched.values.empty() && searched.status != MilpStatus::infeasible)
+      searched = search(true);
     if (!searched.values.empty()) bound = std::max(bound, searched.bound);
     take(std::move(searched), "searched");
   }

@@ -41,8 +41,9 @@ struct SolverOptions {
   double gap = 1e-3;               // relative: stop when the point is proven this close to the best
   std::int64_t node_limit = 1000;  // branch-and-bound nodes
   std::int32_t seed = 0;
-  // Heuristics of the solver that solve parts of the problem as problems of their own.
-  bool sub_problems = true;
+  // Heuristics of the solver that look for points beside the tree: jumps, and parts of the problem as
+  // problems of their own. They take most of the time, and pay where no point is known.
+  bool heuristics = true;
 };
 
 enum class MilpStatus : std::uint8_t {

@@ -145,17 +145,16 @@ void StepWriter::arriving(std::int64_t l, bool sweep, Terms& terms) const {
   }
 }
 
-// Where compute and updates share cores, their work adds up.
+// Where compute and updates share cores, their work adds up. What waits, for a disk or at a pace, leaves them
+// free.
 void StepWriter::cores() {
   if (model_.cores <= 0) return;
   Terms terms;
   double work = 0;  // thread-seconds
   for (const std::int32_t tau : program_.tau) terms.add(tau, model_.cores);
   for (const StepLayer& each : model_.layer)
-    work += model_.compute_threads * seconds(each.forward + each.backward) +
-            model_.host_threads * seconds(each.update);
-  work += model_.compute_threads * seconds(model_.head) +
-          model_.host_threads * seconds(model_.embedding_update + model_.head_update);
+    work += model_.compute_threads * seconds(each.forward + each.backward);
+  work += model_.compute_threads * seconds(model_.head) + model_.host_threads * seconds(model_.update_work);
   terms.constant = -work;
   for (std::int64_t l = 0; l < model_.layers; ++l)
     for (std::size_t o = 0; o < kStashLevelCount; ++o)

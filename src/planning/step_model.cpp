@@ -21,14 +21,22 @@ double size_of(const PlanningInputs& inputs, std::size_t group) {
   return static_cast<double>(inputs.context.groups[group].elements * inputs.context.type_bytes);
 }
 
-// Seconds in which the host updates a group; what has to come from disk and go back may take longer.
-Seconds update_of(const PlanningInputs& inputs, std::size_t group) {
+// Seconds in which the host's cores update a group.
+Seconds update_work_of(const PlanningInputs& inputs, std::size_t group) {
   const LoweringContext& context = inputs.context;
   const auto elements = static_cast<double>(context.groups[group].elements);
   const double eight_bit =
       context.eight_bit_elements.empty() ? 0 : static_cast<double>(context.eight_bit_elements[group]);
-  Seconds seconds = (elements - eight_bit) * inputs.costs.update_per_parameter +
-                    eight_bit * inputs.costs.update_eight_bit_per_parameter;
+  return (elements - eight_bit) * inputs.costs.update_per_parameter +
+         eight_bit * inputs.costs.update_eight_bit_per_parameter;
+}
+
+// Seconds in which a group is updated: at the pace of the optimizer, and no faster than its states come from
+// disk and go back.
+Seconds update_of(const PlanningInputs& inputs, std::size_t group) {
+  const LoweringContext& context = inputs.context;
+  const auto elements = static_cast<double>(context.groups[group].elements);
+  Seconds seconds = update_work_of(inputs, group);
   if (inputs.machine.optimizer_rate > 0)
     seconds = std::max(seconds, elements / inputs.machine.optimizer_rate);
   if (!context.homes.empty() && context.homes[group].states_on_disk) {
@@ -206,6 +214,8 @@ StepModel make_step_model(const PlanningInputs& inputs, const BatchGeometry& bat
     gradient += size_of(inputs, 0) + rows;
   }
   model.head_gradient = gradient_bytes(inputs, elements, gradient);
+  for (std::size_t group = 0; group < context.groups.size() && !context.state_bytes.empty(); ++group)
+    model.update_work += update_work_of(inputs, group);
   model.embedding_update = update_of(inputs, 0);
   model.head_update = update_of(inputs, head);
   model.gather = overhead + slots / calls * inputs.costs.gather_embedding;

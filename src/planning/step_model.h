@@ -76,6 +76,7 @@ struct StepModel {
   double head_weights = 0, head_gradient = 0;  // bytes of all slices, each once
   double head_slices = 1;
   Seconds embedding_update = 0, head_update = 0;
+  Seconds update_work = 0;          // of all groups together, without waiting for a pace or for the disk
   Seconds gather = 0, scatter = 0;  // of one micro-batch
   Seconds finish = 0;               // the rest of the embedding's gradient, and the norm
 

@@ -93,5 +93,30 @@ TEST(MilpPolicy, LeavesOutLargeProgramsThatAreSlowerThanAKnownStep) {
   EXPECT_GE(least, 0.98);
 }
 
+// An update that waits, for its states on disk or at the optimizer's pace, leaves shared cores to the layers.
+TEST(MilpPolicy, BoundsStepsWhoseUpdatesWaitBesideCompute) {
+  for (const bool on_disk : {true, false}) {
+    PlanningInputs inputs = small_inputs(12, kBatch);
+    inputs.machine.emulated = true;  // cores are shared: split_cores is off
+    inputs.optimizer_overlap = true;
+    const Seconds alone = plan_step(inputs, "milp").simulation.step;
+    const auto elements = static_cast<double>(inputs.context.groups[1].elements);
+    if (on_disk) {
+      inputs.states_home = StatesHome::disk;
+      inputs.machine.disk_capacity = Bytes{1'000'000'000};
+      double states = 0;
+      for (const Bytes bytes : inputs.context.state_bytes) states += static_cast<double>(bytes.value);
+      inputs.machine.disk_read = inputs.machine.disk_write = states / alone / 1e9;
+    } else {
+      inputs.machine.optimizer_rate = 12 * elements / alone;
+    }
+    const PlannedStep step = plan_step(inputs, "milp");
+    EXPECT_EQ(step.plan.policy, "milp");
+    EXPECT_GT(step.plan.bound, 0);
+    EXPECT_GT(step.simulation.step, 0.999 * alone) << on_disk;
+    EXPECT_GE(step.simulation.step, 0.98 * step.plan.bound) << on_disk;
+  }
+}
+
 }  // namespace
 }  // namespace lazytrain
