@@ -3,8 +3,8 @@
 //
 //   simulator_bench calibrate FILE      costs on that machine, measured on their own
 //   simulator_bench [FILE] [--ops]      simulated and measured steps with the costs of FILE, or of
-//   calibration
-//                                       runs between the repeats; --ops adds what each kind of operation took
+//                                       calibration runs between the repeats; --ops adds what each kind of
+//                                       operation took
 //   simulator_bench prediction [FILE]   more of them, on machines on which several policies are compared
 //   simulator_bench --quick ...         one repeat of each point, quick costs
 //
@@ -87,9 +87,10 @@ struct Outcome {
 void print_heading() {
   fmt::print("{}\n", processor_name());
   fmt::print(
-      "model: {} layers of SmolLM2-135M's sizes, {} tokens, bf16; emulated device, one core computes, one "
+      "model: {} layers of SmolLM2-135M's sizes, vocabulary of {}, slots of {} tokens, bf16; emulated "
+      "device, one core computes, one "
       "does the rest\n",
-      kLayers, kVocab);
+      kLayers, kVocab, kTokens);
   fmt::print("{:<13} {:>16} {:>9} {:>5} {:>5} {:>2} {:>4} | {:>9} {:>7} | {:>8} {:>17} {:>7} | {:>6}\n",
              "policy", "GB/s up/down/cap", "opt, M/s", "disk", "slots", "mb", "hide", "simulated", "exposed",
              "measured", "range", "exposed", "error");

@@ -1,6 +1,5 @@
 #include "planning/lean_sizes.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "model/vocabulary.h"
@@ -8,12 +7,6 @@
 #include "program/builder.h"
 
 namespace lazytrain {
-
-bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {
-  const bool published = policy == "megatrain" || policy == "zero3-offload" || policy == "paper";
-  return !published && inputs.context.tiers == TierModel::tiered &&
-         vocabulary_blocks(inputs.context.architecture.vocab) > 1;
-}
 
 std::vector<LeanSize> leanest_sizes(const PlanningInputs& inputs, const BatchGeometry& batch,
                                     const std::string& of_policy, bool fitting) {

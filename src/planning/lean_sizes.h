@@ -9,9 +9,6 @@
 
 namespace lazytrain {
 
-// Whether plans of `policy` may compute the head in slices.
-bool may_slice_head(const PlanningInputs& inputs, const std::string& policy);
-
 // Device, host and pinned bytes of the leanest plans that `policy` has, for the sentence about what does not
 // fit; of those only that may fit, where the caller asks for no others.
 struct LeanSize {

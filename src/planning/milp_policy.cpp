@@ -102,7 +102,7 @@ MilpSolution search_around(const StepProgram& program, const std::vector<double>
   for (std::size_t c = 0; c < values.size(); ++c)
     if (rest.columns[c].integer && !free[c])
       rest.columns[c].lower = rest.columns[c].upper = std::round(values[c]);
-  // Heuristics found steps up to 0.14 % faster (27B with a disk) and took two thirds of all time to plan.
+  // Sub-problems found steps up to 0.14 % faster (27B with a disk) and took two thirds of all time to plan.
   return solve(rest, {.gap = kGap / 2, .node_limit = kAroundNodes, .heuristics = false}, values);
 }
 
@@ -147,7 +147,7 @@ std::optional<ProgramPlan> solve_step(const PlanningInputs& inputs, const BatchG
   }
   if (solution.values.empty() || (small && gap(solution) > kGoodGap)) {
     // A tree of 50 nodes without heuristics takes a third of the time of one of 20 with them, and ends 0.001
-    // % above it, 0.07 % at worst (162 programs of the planner's quality tests).
+    // % above it, 0.07 % at worst (122 programs of the planner's quality tests).
     const auto search = [&](bool heuristics) {
       return solve(program.problem,
                    {.gap = kGap, .node_limit = small ? kManyNodes : kFewNodes, .heuristics = heuristics},

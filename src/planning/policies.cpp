@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "model/vocabulary.h"
 #include "planning/paper.h"
 
 namespace lazytrain {
@@ -51,6 +52,12 @@ void check_policy_name(const std::string& name) {
 
 bool covers(const std::string& policy, const char* name) {
   return policy == name || policy == "auto";
+}
+
+bool may_slice_head(const PlanningInputs& inputs, const std::string& policy) {
+  const bool published = policy == "megatrain" || policy == "zero3-offload" || policy == "paper";
+  return !published && inputs.context.tiers == TierModel::tiered &&
+         vocabulary_blocks(inputs.context.architecture.vocab) > 1;
 }
 
 Plan megatrain_plan(const PlanningInputs& inputs, const BatchGeometry& batch) {

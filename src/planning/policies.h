@@ -20,6 +20,8 @@ const std::vector<std::string>& policy_names();
 void check_policy_name(const std::string& name);
 // Whether `policy` is `name`, or auto, which tries them all.
 bool covers(const std::string& policy, const char* name);
+// Whether plans of `policy` may compute the head in slices: the published ones know none.
+bool may_slice_head(const PlanningInputs& inputs, const std::string& policy);
 
 // MegaTrain's schedule: a boundary every 4 layers on the device, blocks swept to their last layer, nothing of
 // a re-forward left out, logits of the whole batch kept, optimizer after the backward unless `inputs` says
